@@ -70,9 +70,6 @@ def events_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 RECORDINGS = (
-    "upstream-traces/kaito-v0.12.0",
-    "upstream-traces/kuberay-v1.7.0",
-    "upstream-traces/llmd-lws",
     "upstream-crds/kaito",
     "upstream-crds/kuberay",
     "upstream-crds/lws",
@@ -81,9 +78,9 @@ RECORDINGS = (
 
 @pytest.fixture(scope="session")
 def recordings() -> Path:
-    """The folder with what real upstreams are and did: ``../shared``, data beside the checkout and no part of it.
+    """The folder with other projects' CRDs: ``../shared``, data beside the checkout and no part of it.
 
-    Without it a test skips, and says so. In CI (variable `CI`) it fails, so that a green run has checked the recordings
+    Without it a test skips, and says so. In CI (variable `CI`) it fails, so that a green run has checked the CRDs
     (unless `AIRUNWAY_WITHOUT_RECORDINGS=1` says that none are meant to be there).
     """
     folder = Path(__file__).resolve().parent.parent / "shared"

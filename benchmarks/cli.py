@@ -23,7 +23,7 @@ from typing import Any
 from airunway import __version__
 
 BUDGETS = {"--help": 0.3, "render": 0.6}
-"""Seconds (spec/quality.md)."""
+"""Seconds."""
 
 MANIFEST = """
 apiVersion: airunway.ai/v1alpha1

@@ -40,7 +40,7 @@ from airunway_testing.operator import install_definitions
 
 NAMESPACE_NAME = "airunway-system"
 BUDGET = 2.0
-"""Seconds of a processor (spec/quality.md)."""
+"""Seconds of a processor."""
 
 _RBAC = "rbac.authorization.k8s.io"
 

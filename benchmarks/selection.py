@@ -30,7 +30,7 @@ from airunway.selection.provider import choose_provider, recorded
 
 PROVIDERS = 20
 BUDGET_MS = 5.0
-"""p99 of a selection over 20 providers with 5 rules each (spec/quality.md)."""
+"""p99 of a selection over 20 providers with 5 rules each."""
 
 RULES = (
     "has(spec.resources.gpu) && spec.resources.gpu.count > {n} && spec.engine.type == 'vllm'",

@@ -29,7 +29,7 @@ from airunway.plugins.registry import load
 from airunway.resource import Resource
 
 BUDGET_MS = 2.0
-"""p99 of `translate_spec` and `can_handle` together (spec/quality.md)."""
+"""p99 of `translate_spec` and `can_handle` together."""
 
 SPECS: tuple[Resource, ...] = (
     {

@@ -61,7 +61,7 @@ async def test_a_first_creation_is_not_rehearsed_and_the_others_come_before_the_
     applied = [r for r in proxy.requests if r.namespace == key.namespace and r.verb == "apply"]
     applied = [r for r in applied if r.resource in ("configmaps", "workspaces")]
     assert [r.resource for r in applied] == ["configmaps", "workspaces"]
-    assert not any("dryRun" in r.query for r in applied)  # ruling 15: nothing serves yet, and Strict guards each object
+    assert not any("dryRun" in r.query for r in applied)  # nothing serves yet, and Strict guards each object
     (config,) = await configs_of(client, key)
     assert dig(await client.get(WORKSPACE, key), "inference", "config") == config
 

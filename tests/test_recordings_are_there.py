@@ -40,5 +40,5 @@ def test_missing_recordings_fail_in_ci_and_are_named(variables: dict[str, str], 
         check=False,
     )
     assert outcome in done.stdout.splitlines()[-1], done.stdout + done.stderr
-    assert "../shared/upstream-traces/kaito-v0.12.0" in done.stdout
+    assert "../shared/upstream-crds/kaito" in done.stdout
     assert ("AIRUNWAY_WITHOUT_RECORDINGS=1" in done.stdout) == (outcome == "1 error")

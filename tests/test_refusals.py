@@ -1,4 +1,4 @@
-"""A provider's refusal is a verdict (spec ruling 33), on the real API server: the next candidate is chosen."""
+"""A provider's refusal is a verdict, on the real API server: the next candidate is chosen."""
 
 from __future__ import annotations
 

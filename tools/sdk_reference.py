@@ -66,7 +66,7 @@ _HEAD = """# The SDK
 <!-- Generated: python -m tools.sdk_reference -->
 
 What a provider imports, and all of it: `airunway.sdk`. Everything here is pure, and versioned with the
-[contract](contract.md): it only grows. The values of the contract are explained there.
+[contract] (docs/providers/contract.md): it only grows. The values of the contract are explained there.
 
 Each example runs as it stands, and a test compares what it shows. All begin with this:
 """

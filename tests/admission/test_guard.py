@@ -214,7 +214,7 @@ async def test_m7_a_provider_touches_no_object_that_belongs_to_no_deployment(
 async def test_a_provider_touches_no_object_of_a_part_or_of_another_provider(
     client: Client, provider: Client, manifest: Make, namespace: str
 ) -> None:
-    """It neither deletes them nor takes them by its label (ruling 26); only the plan of a dry run moves."""
+    """It neither deletes them nor takes them by its label; only the plan of a dry run moves."""
     deployment = await client.get(MODEL_DEPLOYMENT, await deployed(client, manifest()))
     await noted(client, namespace)
     dynamo = {names.PROVIDER: "dynamo"}

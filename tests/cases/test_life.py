@@ -79,7 +79,7 @@ async def test_case_05_a_rule_that_is_wrong_is_told_on_the_provider_config_with_
             )
             condition = condition_of(wrong, "SelectionRulesValid") or {}
             assert condition["status"] == "False"
-            for rule in ("int(spec.model.id) > 1", "spec.engine.type ==", "1 + 1"):  # each with its error (ruling 6)
+            for rule in ("int(spec.model.id) > 1", "spec.engine.type ==", "1 + 1"):  # each with its error
                 assert f"rule '{rule}' cannot be evaluated: " in condition["message"]
             config["spec"]["selectionRules"] = config["spec"]["selectionRules"][2:]
             await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="admin")
@@ -153,7 +153,7 @@ async def test_case_14_what_a_custom_selector_writes_is_respected_and_never_over
 async def test_case_16_and_31_engine_gpus_and_node_selector_of_a_live_workspace_make_it_anew(
     operator: None, client: Client, manifest: Make, create: Create, edit: Edit, event_of: EventOf
 ) -> None:
-    """KAITO refuses or ignores all of these as edits (spec rulings 9 and 10)."""
+    """KAITO refuses or ignores all of these as edits."""
     key = await create(manifest(engine=None, image=None, resources={"gpu": {"count": 1}}))
     first = await until(client, key, phase_is("Running"))
     assert first["status"]["engine"]["type"] == "vllm"

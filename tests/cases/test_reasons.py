@@ -38,7 +38,7 @@ PHASE = {
     Category.STALE: "Running",
     Category.UNKNOWN: "Running",
 }
-"""What a fault by itself makes at first of a deployment that was Running (spec/status.md)."""
+"""What a fault by itself makes at first of a deployment that was Running (docs/reference/conditions.md)."""
 
 STAYS_READY = (Category.CONNECTIVITY, Category.UNKNOWN)
 """What is not held against a deployment that was Running: for a moment, or at all."""

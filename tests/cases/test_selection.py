@@ -189,7 +189,7 @@ def test_case_15_the_engine_is_chosen_anew_until_something_is_made_for_it() -> N
 
 
 def test_case_16_an_engine_that_is_named_later_replaces_the_chosen_one() -> None:
-    """As with the other fields of identity, it is never refused: the upstream object is made anew (spec ruling 9)."""
+    """As with the other fields of identity, it is never refused: the upstream object is made anew."""
     kaito = provider("kaito", "vllm", "sglang")
     first = decided(deployment(resources=GPU), kaito)
     made = {**first, "provider": {**first["provider"], "resourceName": "llama"}}

@@ -253,7 +253,7 @@ async def test_many_at_rest_write_nothing(operator: Operator, kuberay: ProviderH
 async def test_real_kuberay_4_an_outage_in_place_is_said_before_it_happens(
     operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
-    """Ruling 10, where nothing is made anew: the plan of a dry run and an event say it, scaling says nothing."""
+    """Where nothing is made anew, the plan of a dry run and an event announce the interruption. Scaling does not."""
     await operator.provider(kuberay)
     key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))

@@ -1,6 +1,6 @@
 """What a deployment's status would have said in the run of real Ray behind the real KubeRay: its findings, by number.
 
-The recordings lie in ``../shared/upstream-traces/ray-2.56``; where they are absent the tests skip, in CI they fail.
+What was recorded is listed in tests/recordings/ray-2.56.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.kuberay.replayed import statuses
+from tests.recorded import recorded_by
 from typer.testing import CliRunner
 
 from airunway.cli.main import app
@@ -20,8 +21,8 @@ from airunway.resource import Resource
 
 
 @pytest.fixture(scope="session")
-def traces(recordings: Path) -> Path:
-    return recordings / "upstream-traces" / "ray-2.56"
+def traces() -> Path:
+    return recorded_by("ray-2.56")
 
 
 def told(traces: Path, name: str, host: ProviderHost) -> list[tuple[float, Resource]]:
@@ -88,7 +89,7 @@ def test_real_kuberay_11_a_repair_does_not_show_the_old_failure_again(traces: Pa
 
 def test_real_kuberay_13_what_is_stopped_reads_scaled_to_zero(traces: Path, kuberay: ProviderHost) -> None:
     """It was "RayService one is ready", beside 0/0."""
-    story = [s for _, s in statuses(traces.parent / "kuberay-v1.7.0" / "h-suspend.jsonl", kuberay)]
+    story = [s for _, s in statuses(recorded_by("kuberay-v1.7.0") / "h-suspend.jsonl", kuberay)]
     stopped = [s for s in story if s["phase"] == "Running" and s["replicas"]["desired"] == 0]
     assert stopped
     assert all(s["message"].endswith(" is scaled to zero") for s in stopped)

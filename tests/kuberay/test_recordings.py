@@ -1,7 +1,6 @@
 """The status over time that recorded runs of the real KubeRay give: what a stranger would read, line by line.
 
-The recordings lie in ``../shared/upstream-traces/kuberay-v1.7.0``; where they are absent the tests skip, in CI they
-fail. Everything that was recorded of RayService, RayClusters, pods and events goes through the provider, diagnosis and
+Everything that was recorded of RayService, RayClusters, pods and events goes through the provider, diagnosis and
 roll-up, at the recorded times; what the timers ask for happens in between.
 """
 
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.kuberay.replayed import read, statuses
+from tests.recorded import recorded_by
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import condition_of
@@ -156,8 +156,8 @@ EXPECTED: dict[str, list[str]] = {
 
 
 @pytest.fixture(scope="session")
-def traces(recordings: Path) -> Path:
-    return recordings / "upstream-traces" / "kuberay-v1.7.0"
+def traces() -> Path:
+    return recorded_by("kuberay-v1.7.0")
 
 
 @pytest.mark.parametrize("recording", EXPECTED)

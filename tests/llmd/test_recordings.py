@@ -1,23 +1,22 @@
 """The status over time that recorded runs of LeaderWorkerSet and of Deployments give: what a person would want to read.
 
-Reviewed against the recordings' numbered facts. Where they are absent the tests skip, in CI they fail.
+Reviewed against the recordings' numbered facts (tests/recordings/llmd-lws.md).
 """
 
 from __future__ import annotations
 
 from itertools import groupby
-from pathlib import Path
 
 import pytest
 from tests.llmd.stories import Story, read, statuses
+from tests.recorded import recorded_by
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of
 from airunway_testing.status_replay import StatusReplay
 
-RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" / "llmd-lws"
+RECORDINGS = recorded_by("llmd-lws")
 
-pytestmark = pytest.mark.usefixtures("recordings")
 
 START = "Deploying Progressing"
 RUNNING = "Running Ready"

@@ -1,4 +1,4 @@
-"""Rows A and X of spec/platform-cases.md for the model cache part, on a cluster with the real downloader."""
+"""The edge cases of the model cache part, on a cluster with the real downloader."""
 
 from __future__ import annotations
 

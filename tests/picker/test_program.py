@@ -2,7 +2,7 @@
 
 ``AIRUNWAY_PICKER_BINARY`` names the real program, ``AIRUNWAY_PICKER_VERSION`` its release (``0.10``). The same
 test runs over a played program, which takes no other flags and no other configuration than a real one does.
-Recorded: ``../shared/upstream-traces/llmd-lws/README.md``, #22–#31.
+Recorded: ``tests/recordings/llmd-lws.md``, #22–#31.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an edit of a shared config does to deployments that serve: nothing, until they change themselves (ruling 23)."""
+"""What an edit of a shared config does to deployments that serve: nothing, until they change themselves."""
 
 from __future__ import annotations
 

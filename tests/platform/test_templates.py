@@ -1,4 +1,4 @@
-"""A deployment with a template from its creation to Running, and what edits of the template do to it (ruling 31)."""
+"""A deployment with a template from its creation to Running, and what edits of the template do to it."""
 
 from __future__ import annotations
 

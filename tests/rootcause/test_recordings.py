@@ -1,9 +1,7 @@
 """The status over time that recorded runs of the real KAITO give: what a stranger would read, without flapping.
 
-The recordings lie in ``../shared/upstream-traces/kaito-v0.12.0``; where they are absent the tests skip, in CI they
-fail. Everything that
-was recorded of Workspace, pods, StatefulSet and Warning events goes through status mapping, diagnosis and roll-up, at
-the recorded times; what the timers ask for happens in between.
+Everything that was recorded of Workspace, pods, StatefulSet and Warning events goes through status mapping,
+diagnosis and roll-up, at the recorded times; what the timers ask for happens in between.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
@@ -23,9 +22,8 @@ from airunway.resource import Resource, condition_of, dig, format_time, parse_ti
 from airunway.status.evidence import Evidence, event_facts, pod_facts
 from airunway_testing.status_replay import StatusReplay
 
-RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" / "kaito-v0.12.0"
+RECORDINGS = recorded_by("kaito-v0.12.0")
 
-pytestmark = pytest.mark.usefixtures("recordings")
 
 START = ["Deploying Starting", "Deploying Progressing"]
 RUNNING = "Running Ready"

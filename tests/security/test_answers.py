@@ -1,4 +1,4 @@
-"""Ruling 28: what an answer means is read from more than its code. Each row of the table, said by a real API server."""
+"""What an answer means is read from more than its code. Each row of the table, said by a real API server."""
 
 from __future__ import annotations
 

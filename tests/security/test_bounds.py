@@ -119,8 +119,8 @@ async def test_c1_h1_what_is_too_large_gets_its_condition_and_nobody_else_suffer
 async def test_what_runs_is_left_alone_when_its_deployment_becomes_too_large(
     operator: None, client: Client, manifest: Make, namespace: str
 ) -> None:
-    """Ruling 8; and smaller again, it is judged and served as before. What is just over the limit shows it as well as
-    what is as large as can be.
+    """A refused spec leaves what serves; smaller again, it is judged and served as before. What is just over the limit
+    shows it as well as what is as large as can be.
     """
     made = manifest()
     await client.create(MODEL_DEPLOYMENT, made)

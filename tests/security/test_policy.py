@@ -198,7 +198,7 @@ async def test_m6_a_custom_selector_cannot_choose_what_the_policy_does_not_list(
 async def test_s6_a_deployment_that_names_no_provider_asks_about_every_one_that_may_come(
     client: Client, kubeconfig: Path, kubectl: Kubectl, namespace: str, register: Register, manifest: Make
 ) -> None:
-    """Later than now: after a pause, or after a refusal of the first (ruling 33)."""
+    """Later than now: after a pause, or after a refusal of the first."""
     first, second = await register("first", "ConfigMap"), await register("second", "Service")
     may_create(kubectl, namespace, "ada", "configmaps")
     only_here = CoreSettings(namespaces=(namespace,))

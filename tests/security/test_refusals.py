@@ -1,4 +1,4 @@
-"""Ruling 28 and M11, through the operator: what a refusal makes of the status, and whose objects are written."""
+"""Through the operator: what a refusal makes of the status, and whose objects are written."""
 
 from __future__ import annotations
 

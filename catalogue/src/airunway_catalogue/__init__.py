@@ -1,4 +1,4 @@
-"""The catalogue: the state of templates, discovery, hardware, and scans of registries (spec platform.md)."""
+"""The catalogue: the state of templates, discovery, hardware, and scans of registries (docs/catalogue.md)."""
 
 from __future__ import annotations
 

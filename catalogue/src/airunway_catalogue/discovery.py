@@ -1,4 +1,4 @@
-"""The Jobs that ask an image for its profile, and when they are tried again (spec platform.md, issue 23). Pure.
+"""The Jobs that ask an image for its profile, and when they are tried again (docs/catalogue.md). Pure.
 
 Example: the template ``llama`` names the image ``registry.example/vllm:1``. The first try is the Job
 ``discover-llama-1f0c9a3b`` with the arguments ``dry-run --format=json``; if it fails, the second one comes 60 s later.

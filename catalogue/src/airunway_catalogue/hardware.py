@@ -1,4 +1,4 @@
-"""Which nodes have the GPUs and CPUs that a template needs (spec platform.md, "Templates, discovery, model sources").
+"""Which nodes have the GPUs and CPUs that a template needs (docs/catalogue.md).
 Pure.
 
 Example: a template wants two MI300X. Two nodes have eight each, by the label ``amd.com/gpu.device-id: 74a1``. The

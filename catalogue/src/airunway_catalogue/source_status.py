@@ -1,4 +1,4 @@
-"""Phase and conditions of a ModelSource, by the status library that deployments use too (spec/status.md). Pure.
+"""Phase and conditions of a ModelSource, by the status library that deployments use too. Pure.
 
 One of two filters fails: the source is Degraded, and says which. Both fail: it is Failed. A registry that cannot be
 reached counts only after the grace period.

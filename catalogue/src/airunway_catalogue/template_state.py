@@ -1,4 +1,4 @@
-"""Decides what a template's state is, and what is done about its discovery (spec platform.md, issue 23). Pure.
+"""Decides what a template's state is, and what is done about its discovery (docs/catalogue.md). Pure.
 
 Example: a template asks for two MI300X, which a node has, and for discovery. The decision begins a try: it is recorded
 in the status. The next decision creates the Job of that try, and the one after that records that the Job exists.

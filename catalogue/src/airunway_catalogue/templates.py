@@ -1,4 +1,4 @@
-"""Reconciles one template: its status, and the Jobs that ask its image (spec platform.md, issue 23).
+"""Reconciles one template: its status, and the Jobs that ask its image (docs/catalogue.md).
 
 A pass is: facts from the caches → decision (`decide_template`) → status → Job, and again until nothing is left to do.
 """

@@ -8,6 +8,7 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``validation``  the rules of admission, run in process
 ``status``      reasons, phases, conditions, root causes
 ``configs``     runtime configs: resolution, merge, hash, label patterns, path templates
+``revisions``   what counts as a change of a deployment's own spec
 ``engines``     command-line flags of the inference engines
 ``plugins``     the provider contract (hookspecs), the registry, the host
 ``sdk``         everything that a provider may import

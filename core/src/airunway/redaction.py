@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MESSAGE_LIMIT = 1024
-"""Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
+"""Longest message, in bytes of UTF-8."""
 
 _WINDOW = 8
 """How many times the limit is read: redaction makes texts shorter."""

@@ -1,7 +1,7 @@
 """Every field that the Go project's 0.7 has in a ModelDeployment's spec is there, as wide as it is there or wider.
 
 The table is that project's API as it was studied: a field's type, its values where they are limited, and what it means
-where it is left out. What differs is spec/api.md's own word: any engine name instead of four, because third parties
+where it is left out. What differs is on purpose: any engine name instead of four, because third parties
 bring engines, and no default for `enablePrefixCaching`, because absent means the engine's own.
 """
 

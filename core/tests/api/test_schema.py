@@ -57,23 +57,43 @@ def nodes(node: Resource, path: str = "") -> Iterator[tuple[str, Resource]]:
             yield from nodes(node[keyword], path + suffix)
 
 
-NODES = [pytest.param(node, id=kind + path) for kind in CRDS for path, node in nodes(schema(kind))]
-
-
-@pytest.mark.parametrize("node", NODES)
-def test_the_schema_is_structural(node: Resource) -> None:
-    assert node.keys() <= KEYWORDS
-    assert ("type" in node) != bool(node.get("x-kubernetes-int-or-string"))
-    assert not ("properties" in node and "additionalProperties" in node)
-    if node.get("type") == "array":
-        assert "items" in node
-        assert node["x-kubernetes-list-type"] in ("atomic", "map", "set")
-    if node.get("type") == "object":
-        assert any(k in node for k in ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields"))
-    assert set(node.get("required", [])) <= set(node.get("properties", {}))
+def unstructural(node: Resource) -> Iterator[str]:
+    """What of a node a structural schema must not have."""
+    if unknown := node.keys() - KEYWORDS:
+        yield f"keywords {sorted(unknown)}"
+    if ("type" in node) == bool(node.get("x-kubernetes-int-or-string")):
+        yield "a type beside int-or-string, or none"
+    if "properties" in node and "additionalProperties" in node:
+        yield "properties beside additionalProperties"
+    listed = "items" in node and node.get("x-kubernetes-list-type") in ("atomic", "map", "set")
+    if node.get("type") == "array" and not listed:
+        yield "a list without items or without its type"
+    if node.get("type") == "object" and not node.keys() & {
+        "properties",
+        "additionalProperties",
+        "x-kubernetes-preserve-unknown-fields",
+    }:
+        yield "an object without fields"
+    if missing := set(node.get("required", [])) - set(node.get("properties", {})):
+        yield f"required fields that it has not: {sorted(missing)}"
     for key in node.get("x-kubernetes-list-map-keys", []):
-        assert key in node["items"]["required"]
-        assert node["items"]["properties"][key]["type"] == "string"
+        if key not in node["items"]["required"] or node["items"]["properties"][key]["type"] != "string":
+            yield f"the key {key} is not a required text"
+
+
+def test_the_schemas_are_structural() -> None:
+    wrong = [
+        f"{kind}{path}: {problem}"
+        for kind in CRDS
+        for path, node in nodes(schema(kind))
+        for problem in unstructural(node)
+    ]
+    assert wrong == []
+    assert set(unstructural({"type": "object", "oneOf": [], "required": ["a"]})) == {
+        "keywords ['oneOf']",
+        "an object without fields",
+        "required fields that it has not: ['a']",
+    }
 
 
 def test_patterns_are_anchored() -> None:
@@ -232,8 +252,9 @@ def test_the_checked_in_files_are_current(tmp_path: Path) -> None:
     written = {path.name: path.read_text(encoding="utf-8") for path in write(tmp_path)}
     checked_in = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
     assert checked_in == written, "run: python -m airunway.api.crds"
-    assert [yaml.safe_load(text) for text in written.values()] == custom_resource_definitions()
-    assert list(yaml.safe_load_all(to_yaml(custom_resource_definitions()))) == custom_resource_definitions()
+    assert [yaml.load(text, Loader=yaml.CSafeLoader) for text in written.values()] == custom_resource_definitions()
+    together = yaml.load_all(to_yaml(custom_resource_definitions()), Loader=yaml.CSafeLoader)
+    assert list(together) == custom_resource_definitions()
 
 
 class Union(ApiModel):

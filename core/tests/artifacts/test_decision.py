@@ -1,4 +1,4 @@
-"""What becomes of one ModelArtifact, by the rows A of spec/platform-cases.md."""
+"""What becomes of one ModelArtifact, case by case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Path templates: every row of spec/paths.md, section 1, and what no input may do."""
+"""Path templates: every row of a table kept beside the checkout, and what no input may do."""
 
 from __future__ import annotations
 

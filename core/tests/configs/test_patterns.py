@@ -1,4 +1,4 @@
-"""Label patterns and propagation: every row of spec/paths.md, section 4, and of platform-cases.md, L1 to L3."""
+"""Label patterns and propagation."""
 
 from __future__ import annotations
 

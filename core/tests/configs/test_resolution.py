@@ -1,4 +1,4 @@
-"""Resolution, merge and hash: spec/paths.md, section 2, and platform-cases.md, C1 to C8, C10, C20, C26 to C28."""
+"""Resolution, merge and hash of runtime configs."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from airunway.api import names
 from airunway.controller.templates import TemplatePart, TemplateSource, newest_hash, template_part
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.resource import Resource, copy_of, digest, key_of
+from airunway.resource import Resource, copy_of, key_of
 from airunway.templates.choice import choose
 from airunway.templates.contribution import contribution_of
 
@@ -117,22 +117,31 @@ def test_a_default_value_is_no_change_of_the_deployment_s_own_spec(resources: Re
     assert flags(now) == {"a": "2" if taken else "1"}
 
 
-def test_a_record_of_an_earlier_release_has_the_digest_of_the_stored_spec() -> None:
-    spec = {**DEPLOYMENT["spec"], "resources": {"gpu": {"count": 1, "type": "nvidia.com/gpu"}}}
-    deployment = {**DEPLOYMENT, "spec": spec}
+SIZED: Resource = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}
+
+
+@pytest.mark.parametrize(
+    ("change", "taken"),
+    [
+        ({"size": "40Gi"}, False),
+        ({"storageClassName": "fast"}, False),
+        ({"mountPath": "/other"}, True),
+    ],
+    ids=["a larger claim", "another class", "another path"],
+)
+def test_a_claim_that_grows_takes_no_newer_template(change: Resource, taken: bool) -> None:
+    def model(volume: Resource) -> Resource:
+        return {**DEPLOYMENT["spec"].get("model", {}), "storage": {"volumes": [volume]}}
+
+    deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "model": model(SIZED)}}
     first = template_part(deployment, templates(TEMPLATE))
-    stored = digest([{**spec, "scaling": {}}, ""])
-    for template in (TEMPLATE, edited()):
-        old = copy_of(cached(first, served=True, resources=spec["resources"]))
-        assert old["status"]["effectiveTemplate"]["takenFor"] != stored
-        old["status"]["effectiveTemplate"]["takenFor"] = stored
-        kept = template_part(old, templates(template))
-        assert flags(kept) == {"a": "1"}
-        recorded = kept.status["effectiveTemplate"]["takenFor"]
-        assert recorded == first.status["effectiveTemplate"]["takenFor"], "it gets today's digest"
-    changed = cached(first, served=True, resources=spec["resources"], image="other:1")
-    changed["status"]["effectiveTemplate"]["takenFor"] = stored
-    assert flags(template_part(changed, templates(edited()))) == {"a": "2"}
+    changed = cached(first, served=True, model=model({**SIZED, **change}))
+    assert flags(template_part(changed, templates(edited()))) == {"a": "2" if taken else "1"}
+
+
+def test_another_runtime_config_takes_no_newer_template() -> None:
+    first = template_part(DEPLOYMENT, templates(TEMPLATE))
+    assert flags(template_part(cached(first, served=True, runtimeConfigName="x"), templates(edited()))) == {"a": "1"}
 
 
 def annotated(deployment: Resource, **annotations: str) -> Resource:

@@ -1,4 +1,4 @@
-"""Two deployments that want the same path or model name (platform-cases.md, rows R7 to R11)."""
+"""Two deployments that want the same path or model name."""
 
 from __future__ import annotations
 

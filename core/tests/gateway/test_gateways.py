@@ -1,4 +1,4 @@
-"""Which Gateway a route gets, and what the Gateway says of it (platform-cases.md, rows R15 to R19)."""
+"""Which Gateway a route gets, and what the Gateway says of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of the Gateway API come and go while the part runs (platform-cases.md, rows R1, R12, R13)."""
+"""The kinds of the Gateway API come and go while the part runs."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ OBJECT: Resource = {
         "image": "registry.example/a/b:1@sha256:c",
     },
 }
-"""The object of the examples of paths.md section 1."""
+"""The object of the examples of path templates."""
 
 TEMPLATES = (
     "/ml/{.metadata.namespace}/{.metadata.labels['project']}",

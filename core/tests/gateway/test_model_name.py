@@ -1,4 +1,4 @@
-"""The model name that only the container knows (platform-cases.md, row R27)."""
+"""The model name that only the container knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools and pickers of the gateway part (platform-cases.md, rows R14, R26, R28, R31, R32)."""
+"""Pools and pickers of the gateway part."""
 
 from __future__ import annotations
 

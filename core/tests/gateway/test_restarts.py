@@ -1,4 +1,4 @@
-"""Faults, kills and restarts of the part, and how many requests it makes (platform-cases.md, rows X)."""
+"""Faults, kills and restarts of the part, and how many requests it makes."""
 
 from __future__ import annotations
 

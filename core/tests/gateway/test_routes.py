@@ -1,4 +1,4 @@
-"""Routes on a real API server, with a simulated gateway controller (platform-cases.md, rows R)."""
+"""Routes on a real API server, with a simulated gateway controller."""
 
 from __future__ import annotations
 

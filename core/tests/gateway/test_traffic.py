@@ -21,7 +21,7 @@ from airunway_testing.gatewayapi.traffic import Ground as Traffic
 pytestmark = [pytest.mark.apiserver, pytest.mark.gateway]
 
 PROJECT = "/ml/{.metadata.namespace}/{.metadata.labels['project']}"
-"""The path template of paths.md section 5."""
+"""The path template of the examples in docs/routing.md."""
 BODY = {"model": "llama"}
 
 

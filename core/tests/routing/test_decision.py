@@ -1,4 +1,4 @@
-"""One pass, case by case (spec/platform-cases.md, "Routing")."""
+"""One pass, case by case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deployment wants: its model name and its claims (spec/platform-cases.md, rows R7, R27, R30)."""
+"""What a deployment wants: its model name and its claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completing translated objects, and what a change needs (spec rulings 9, 10, 26 and 27)."""
+"""Completing translated objects, and what a change needs."""
 
 from __future__ import annotations
 

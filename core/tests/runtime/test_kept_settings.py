@@ -1,4 +1,4 @@
-"""What runs keeps the settings that it was made with: another image of the operator's restarts nothing (ruling 23)."""
+"""What runs keeps the settings that it was made with: another image of the operator's restarts nothing."""
 
 from __future__ import annotations
 

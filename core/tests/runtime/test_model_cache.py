@@ -1,4 +1,4 @@
-"""Which cache a pass mounts, and when it may write at all (platform.md, "Gate", "Use"; rows A15 to A46)."""
+"""Which cache a pass mounts, and when it may write at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An optional kind that cannot be written any more: its objects stay as they are (spec ruling 13)."""
+"""An optional kind that cannot be written any more: its objects stay as they are."""
 
 from __future__ import annotations
 

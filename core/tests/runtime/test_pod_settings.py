@@ -1,4 +1,4 @@
-"""Which pod settings a pass writes, and when it may write at all (ruling 23; platform.md, "Gate" and "Change")."""
+"""Which pod settings a pass writes, and when it may write at all."""
 
 from __future__ import annotations
 

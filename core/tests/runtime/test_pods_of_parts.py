@@ -1,4 +1,4 @@
-"""Pods of a part of the core, and of other providers, are no evidence about a provider's workload (spec ruling 26)."""
+"""Pods of a part of the core, and of other providers, are no evidence about a provider's workload."""
 
 from __future__ import annotations
 

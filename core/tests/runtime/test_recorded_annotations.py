@@ -1,7 +1,7 @@
 """What the annotations of an object say of its deployment stays the same from release to release.
 
 An upgrade compares them with what it computes itself: another digest for the same deployment would write, roll or
-recreate everything that runs, at once (spec rulings 9, 10, 23 and 27). ``annotations.json`` has them as they were
+recreate everything that runs, at once. ``annotations.json`` has them as they were
 written; what is there is never changed. A new deployment is added to both.
 """
 
@@ -118,7 +118,7 @@ def asked(plain: MakeDeployment, name: str) -> Resource:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_ruling_27_the_annotations_of_a_deployment_s_objects_are_as_they_were_written(
+def test_annotations_of_a_deployments_objects_match_the_recorded_ones(
     host: ProviderHost, plain: MakeDeployment, name: str
 ) -> None:
     wanted = json.loads(FILE.read_text(encoding="utf-8"))

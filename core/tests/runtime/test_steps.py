@@ -1,4 +1,4 @@
-"""The plan of a pass: what becomes of each object, and why (spec/contract.md, "Inside the runtime")."""
+"""The plan of a pass: what becomes of each object, and why (docs/providers/contract.md)."""
 
 from __future__ import annotations
 

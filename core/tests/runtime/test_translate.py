@@ -1,4 +1,4 @@
-"""What a provider makes of a deployment, and the runtime's own net: nothing is dropped without a word (ruling 18)."""
+"""What a provider makes of a deployment, and the runtime's own net: nothing is dropped without a word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which version and transformer fit the CRDs that are installed (spec rulings 12 and 13; edge case 44)."""
+"""Which version and transformer fit the CRDs that are installed."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_crd_that_is_being_deleted_is_not_installed() -> None:
     assert detect(KIND, REGISTRY, crd_facts(definition)).reason == "UpstreamNotInstalled"
 
 
-# ------------------------------------------------------------------------- what exists keeps its version (ruling 27)
+# ------------------------------------------------------------------------- what exists keeps its version
 
 
 def primary(transformer_name: str, *, version: str = "v1", written: str = "same") -> Resource:

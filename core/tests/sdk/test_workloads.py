@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.recorded import recorded_by
 
 from airunway.resource import Resource, dig
 from airunway.sdk import Observed, conditions, parse_deployment, workloads
@@ -246,12 +247,9 @@ def test_any_json_has_an_answer(obj: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def traces(recordings: Path) -> Path:
-    """What the real controllers wrote; beside the checkout, and no part of it."""
-    folder = recordings / "upstream-traces" / "llmd-lws"
-    if not folder.is_dir():
-        pytest.skip("not beside the checkout: ../shared/upstream-traces/llmd-lws")
-    return folder
+def traces() -> Path:
+    """What the real controllers wrote."""
+    return recorded_by("llmd-lws")
 
 
 def recorded(path: Path, kind: str) -> Iterator[tuple[str, Resource]]:

@@ -1,4 +1,4 @@
-"""A provider's refusal is a verdict (spec ruling 33): who is asked next, what is remembered, and when it is settled."""
+"""A provider's refusal is a verdict: who is asked next, what is remembered, and when it is settled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roll-up: facts in, one phase out. The rows are those of spec/status.md, "Reason → category"."""
+"""The roll-up: facts in, one phase out."""
 
 from __future__ import annotations
 

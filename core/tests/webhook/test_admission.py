@@ -314,7 +314,7 @@ async def test_else_about_the_one_that_made_something_of_it() -> None:
 async def test_while_nothing_is_made_about_each_that_may_come_after_a_refusal(
     old: Resource | None, asked: list[str]
 ) -> None:
-    """A user who may not use the second would get it by a spec that the first refuses (ruling 33)."""
+    """A user who may not use the second would get it by a spec that the first refuses."""
     cluster = Cluster([ACME, provider("big", kind="Secret", rank=9), EXPLICIT])
     before = None if old is None else {**deployment(provider={"name": "explicit"}), "status": old}
     for spec in (deployment(image="a/b"), deployment(None, image="a/b")):

@@ -34,7 +34,7 @@ from airunway_testing.reviews import WebhookClient, review_of, unverified
 from airunway_testing.webhook import local_settings, running_webhook
 
 BUDGET_MIB = 300
-"""spec/quality.md: of the core at its largest."""
+"""The budget of the core at its largest."""
 
 
 # ---------------------------------------------------------------------------------------------------------- memory

@@ -1,4 +1,4 @@
-"""What ends a download: a reason of spec/status.md, a message, and whether another attempt can help."""
+"""What ends a download: a reason (docs/reference/conditions.md), a message, and whether another attempt can help."""
 
 from __future__ import annotations
 

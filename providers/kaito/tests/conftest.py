@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway.plugins.settings import read_settings
@@ -69,9 +70,9 @@ def upstream_crds(recordings: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def upstream_traces(recordings: Path) -> Path:
-    """What KAITO's controller wrote, recorded; data beside the checkout, not part of it."""
-    return recordings / "upstream-traces" / "kaito-v0.12.0"
+def upstream_traces() -> Path:
+    """What KAITO's controller wrote, recorded."""
+    return recorded_by("kaito-v0.12.0")
 
 
 def _upstream(name: str) -> Upstream:

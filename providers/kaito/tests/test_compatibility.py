@@ -119,7 +119,7 @@ def test_a_repository_without_a_file_is_remarked_on_for_the_runner_only(llamacpp
 
 @pytest.mark.parametrize("settings", [{"nodeProvisoner": "byo"}, {"partition": "half"}, {"gpuNodeSelector": "a=b"}])
 def test_wrong_provider_settings_end_the_process_at_its_start_and_nothing_is_guessed(settings: dict[str, Any]) -> None:
-    """No deployment is blocked for them any more: the host reads them before the first (spec/contract.md)."""
+    """No deployment is blocked for them any more: the host reads them before the first (docs/providers/contract.md)."""
     with pytest.raises(SettingsError, match=rf"provider kaito: .*'{next(iter(settings))}'"):
         host_of("kaito", provider).settings(settings)
 

@@ -181,7 +181,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
     assert workspace["resource"] == {"labelSelector": {"matchLabels": {"kubernetes.io/os": "linux"}}}
     assert "annotations" not in workspace["metadata"]
     assert workspace["inference"]["template"] == {
-        "metadata": {},  # the labels that say whose the pod is are the runtime's (spec ruling 26)
+        "metadata": {},  # the labels that say whose the pod is are the runtime's
         "spec": {
             "enableServiceLinks": False,
             "automountServiceAccountToken": False,

@@ -1,4 +1,4 @@
-"""What a runtime config does to KAITO's presets and pod templates (spec/platform.md, "How each provider takes")."""
+"""What a runtime config does to KAITO's presets and pod templates (docs/runtime-configs.md)."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,12 +1,12 @@
 """An InferenceSet's status as an observation: what its Workspaces are, by hand, as recorded, and whatever comes."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.recorded import recorded_by
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Component, Endpoint, Observation, Observed, Replicas
@@ -108,9 +108,9 @@ def test_what_kaito_fails_at_beside_the_model_is_a_warning() -> None:
     assert [finding.message for finding in found.warnings] == ["KAITO: no Flux"]
 
 
-def test_recorded_lives_are_read_as_they_were(recordings: Path) -> None:
+def test_recorded_lives_are_read_as_they_were() -> None:
     """Scaled 2, 3, 1, 0, 2, with a pod out of memory in between (g1): never ready with fewer than were wanted."""
-    path = recordings / "upstream-traces" / "kaito-v0.12.0" / "g1-inferenceset.jsonl"
+    path = recorded_by("kaito-v0.12.0") / "g1-inferenceset.jsonl"
     wanted = {1: 2, 2: 3, 3: 3, 4: 3, 5: 1, 6: 0, 7: 2, 8: 2}
     live: dict[str, Resource] = {}
     seen: list[tuple[int, int, bool]] = []

@@ -160,7 +160,7 @@ def test_every_reason_is_registered() -> None:
         ("context deadline exceeded", "Timeout"),
         ("unexpected status 429", "RateLimited"),
         ("failed to get model: unexpected status 403 Forbidden", "AuthFailed"),
-        # 403 of the API server is not always about credentials (ruling 28).
+        # 403 of the API server is not always about credentials.
         (
             'statefulsets.apps "llama" is forbidden: exceeded quota: q, requested: count/statefulsets.apps=1',
             "QuotaExceeded",

@@ -171,7 +171,7 @@ def test_every_field_is_honoured_refused_or_named(host: ProviderHost) -> None:
 def test_real_kuberay_3_a_flag_that_would_protect_and_does_not_is_refused(
     host: ProviderHost, deployment: Any, context: Any, flag: str
 ) -> None:
-    """Ray's own ingress takes the requests, without authentication or TLS (ruling 18)."""
+    """Ray's own ingress takes the requests, without authentication or TLS."""
     for engine in ({"args": {flag: "x"}}, {"extraArgs": [f"--{flag}=x"]}):
         (found,) = host.can_handle(deployment(engine=engine), context()).blockers
         assert found.reason == "ProtectsNothing"
@@ -255,7 +255,7 @@ INGRESS = "spec.provider.overrides.ingressReplicas"
 def test_an_ingress_takes_no_gpus_beyond_those_requested(
     host: ProviderHost, deployment: Any, context: Any, asked: int, most: int, fields: Any, overrides: Any
 ) -> None:
-    """Ray's autoscaler adds a worker, with its GPUs, for each ingress replica that finds no CPU (ruling 4)."""
+    """Ray's autoscaler adds a worker, with its GPUs, for each ingress replica that finds no CPU."""
     wanted = deployment(provider={"overrides": {"ingressReplicas": asked, **overrides}}, **fields)
     found = [f.message for f in host.can_handle(wanted, context()).blockers if f.path == INGRESS]
     assert len(found) == (asked > most)

@@ -50,7 +50,7 @@ def test_capabilities_are_what_it_can_handle(
 
 @pytest.mark.parametrize("mode", ["aggregated", "disaggregated"])
 def test_it_is_never_chosen_only_named(mode: str) -> None:
-    """Also where no other provider could do it: somebody has to ask for a Ray cluster (ruling 7)."""
+    """Also where no other provider could do it: somebody has to ask for a Ray cluster."""
     configs = []
     for plugin in (load("kuberay"), load("kaito")):
         config = config_object(plugin.manifest)

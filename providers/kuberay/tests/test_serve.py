@@ -145,7 +145,7 @@ def test_real_kuberay_1_a_change_of_replicas_leaves_the_arguments_alone(
 def test_real_kuberay_1_the_first_transformer_wrote_counts_into_them(
     deployment: Any, context: Any, service: Any, counts: Any
 ) -> None:
-    """What runs keeps it until it is adopted (ruling 27)."""
+    """What runs keeps it until it is adopted."""
     found = application(service(deployment(**counts), context(first=True)))
     (model,) = found["args"]["llm_configs"]
     assert "deployments" not in found

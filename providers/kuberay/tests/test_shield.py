@@ -160,7 +160,7 @@ def test_ray_is_no_open_shell_by_an_override(
 
 
 def test_what_runs_open_is_said_with_the_way_to_close_it(host: ProviderHost, deployment: Any, context: Any) -> None:
-    """The first transformers write what they wrote (ruling 27)."""
+    """The first transformers write what they wrote."""
     found = host.can_handle(deployment(), context(first=True))
     assert found.ok
     (warned,) = [w for w in found.warnings if w.reason == "RayIsOpen"]

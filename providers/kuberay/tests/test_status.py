@@ -373,7 +373,7 @@ def test_real_kuberay_6_what_only_an_event_of_the_raycluster_says_is_the_reason(
     ],
 )
 def test_a_403_of_the_api_server_is_named_by_its_cause(observe: Any, refused: str, expected: str) -> None:
-    """In the condition of the RayCluster, and in an event of it (ruling 28)."""
+    """In the condition of the RayCluster, and in an event of it."""
     starts, message = service(NOT_READY, pendingServiceStatus=side(PENDING)), f'pods "x" is forbidden: {refused}'
     failed = cluster(PENDING, condition("ReplicaFailure", "True", message=message))
     assert only(observe(starts, failed)).reason == expected

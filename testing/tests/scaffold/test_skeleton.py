@@ -26,7 +26,7 @@ from airunway_testing.scaffold.skeleton import names_of
 
 ROOT = Path(__file__).parents[3]
 MOST_LINES = 150
-"""Lines of a provider for a simple upstream (spec/contract.md)."""
+"""Lines of a provider for a simple upstream (docs/providers/contract.md)."""
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -289,29 +289,26 @@ def test_what_is_written_is_whole(tmp_path: Path, name: str, shape: str) -> None
     assert len(names.plural) <= 63
 
 
-@pytest.mark.parametrize("shape", ["", *SHAPES])
-def test_what_is_written_is_clean(tmp_path: Path, shape: str) -> None:
-    """By the linters of this repository; imports in the order of a project in which ours are foreign."""
-    write_skeleton("acme", tmp_path, crd=crd(shape) if shape else None)
-    for command in (["check"], ["format", "--check"]):
+def test_what_is_written_is_clean(tmp_path: Path) -> None:
+    """By the linters of this repository; imports in the order of a project in which ours are foreign. One run of each
+    linter for the skeletons of all shapes, which takes an eighth of the time of a run for each.
+    """
+    named = {f"acme-{number}": shape for number, shape in enumerate(["", *SHAPES])}
+    for name, shape in named.items():
+        write_skeleton(name, tmp_path / name, crd=crd(shape) if shape else None)
+
+    def clean(*command: str | Path, cwd: Path = tmp_path, **env: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--no-cache", "--config", ROOT / "pyproject.toml"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
+            [sys.executable, "-m", *command], cwd=cwd, env=env, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout
-    for folder in ("src", "simulator/src", "tests"):
-        done = subprocess.run(
-            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache" / "skeleton", folder],
-            cwd=tmp_path,
-            env={"MYPYPATH": f"{tmp_path}/src"} if folder == "tests" else {},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
+
+    for check in (["check"], ["format", "--check"]):
+        clean("ruff", *check, "--no-cache", "--config", ROOT / "pyproject.toml")
+    types = ("mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache" / "skeleton")
+    clean(*types, *(f"{name}/{folder}" for name in named for folder in ("src", "simulator/src")))
+    for name in ("acme-0", "acme-1"):  # their modules have one name in all skeletons
+        clean(*types, "tests", cwd=tmp_path / name, MYPYPATH=f"{tmp_path / name}/src")
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "nothing of a server"])

@@ -1,4 +1,4 @@
-"""``ModelDeployment.status``: what the controllers report. The owner of each field is in spec/core.md."""
+"""``ModelDeployment.status``: what the controllers report."""
 
 from __future__ import annotations
 

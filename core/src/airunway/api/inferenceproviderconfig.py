@@ -1,4 +1,4 @@
-"""The InferenceProviderConfig: the capabilities and the state of a provider (spec/api.md)."""
+"""The InferenceProviderConfig: the capabilities and the state of a provider."""
 
 from __future__ import annotations
 

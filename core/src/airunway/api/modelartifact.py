@@ -1,4 +1,4 @@
-"""The ModelArtifact: weights on a claim of the namespace, fetched once and verified (spec/platform.md)."""
+"""The ModelArtifact: weights on a claim of the namespace, fetched once and verified (docs/model-cache.md)."""
 
 from __future__ import annotations
 

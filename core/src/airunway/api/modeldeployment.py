@@ -1,4 +1,4 @@
-"""The ModelDeployment: what the user writes and what the controllers report (spec/api.md)."""
+"""The ModelDeployment: what the user writes and what the controllers report."""
 
 from __future__ import annotations
 
@@ -510,7 +510,7 @@ class ModelDeployment(ApiModel):
 
 
 def parse_deployment(obj: Resource) -> ModelDeployment:
-    """Parses a ModelDeployment and fills in every default (spec ruling 4: no GPU is ever added).
+    """Parses a ModelDeployment and fills in every default (no GPU is ever added).
 
     Never fails for an object that the CRD accepts. Otherwise raises ParseError with the path and the problem.
     """

@@ -1,4 +1,4 @@
-"""The ModelSource: a registry whose images become ClusterModelTemplates (platform.md, "Model sources")."""
+"""The ModelSource: a registry whose images become ClusterModelTemplates (docs/model-sources.md)."""
 
 from __future__ import annotations
 

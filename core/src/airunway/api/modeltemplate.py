@@ -1,4 +1,4 @@
-"""The ModelTemplate and ClusterModelTemplate: how one model runs, written once for many deployments (platform.md).
+"""The ModelTemplate and ClusterModelTemplate: how one model runs, written once for many deployments.
 
 What a template gives to a deployment is computed by `airunway.templates`. The API server writes no defaults below
 ``spec.defaults``: an absent field must stay absent until the deployment's own value is known.

@@ -16,7 +16,7 @@ MODEL_DEPLOYMENT = f"{GROUP}/model-deployment"
 """Label with the deployment's name, on every object created for it, and on its pods if the upstream allows that."""
 
 PROVIDER = f"{GROUP}/provider"
-"""Label with the provider's name, on every object and pod that it creates. It changes no others (spec ruling 26)."""
+"""Label with the provider's name, on every object and pod that it creates. It changes no others."""
 
 COMPONENT = f"{GROUP}/component"
 """Label for the role of a pod in its deployment, where we write the pods: ``server``, ``prefill``, ``decode``, …"""
@@ -25,7 +25,7 @@ PICKER_COMPONENT = "picker"
 """Value of that label on the pod of an endpoint picker, which serves no model."""
 
 PART = f"{GROUP}/part"
-"""Label on objects and pods that a part of the core creates: ``gateway`` or ``model-cache`` (spec ruling 26)."""
+"""Label on objects and pods that a part of the core creates: ``gateway`` or ``model-cache``."""
 
 ARTIFACT = f"{GROUP}/artifact"
 """Label with the ModelArtifact's name, on its claim, its Jobs and their pods."""
@@ -68,17 +68,16 @@ NEVER_PROPAGATED = frozenset(
         "nodes-of",
     )
 )
-"""Labels with our prefix that are never copied from a deployment to its objects: our code sets them there
-(spec/paths.md, section 4)."""
+"""Labels with our prefix that are never copied from a deployment to its objects: our code sets them there."""
 
 ADOPT = f"{GROUP}/adopt"
-"""Annotation on a ModelDeployment: a new value switches what runs to the newest transformer and version (ruling 27)."""
+"""Annotation on a ModelDeployment: a new value switches what runs to the newest transformer and version."""
 
 WRITTEN_FOR = f"{GROUP}/written-for"
 """Annotation on the primary upstream object: digest of the part of the deployment that it was written for."""
 
 RUNTIME_SETTINGS = f"{GROUP}/runtime-settings"
-"""Annotation on the primary upstream object: the settings that it was created with and keeps (ruling 23).
+"""Annotation on the primary upstream object: the settings that it was created with and keeps.
 
 It also has a digest of the part of the deployment whose change applies newer settings.
 """
@@ -115,7 +114,7 @@ MAX_NAME_LENGTH = 52
 """Longest name of a ModelDeployment: derived names (pods, revisions, routes) must fit into 63 characters."""
 
 FINALIZER_TIMEOUT = timedelta(minutes=5)
-"""Time after the deletion at which the finalizer is removed from a deployment, whatever the cause (spec ruling 21)."""
+"""Time after the deletion at which the finalizer is removed from a deployment, whatever the cause."""
 
 CORE_MANAGER = "airunway-controller"
 GATEWAY_MANAGER = "airunway-gateway"
@@ -137,7 +136,7 @@ ENDPOINT_PICKER_ROLE = "airunway-endpoint-picker"
 
 
 def provider_manager(provider: str) -> str:
-    """Returns the field manager of a provider's writes (spec ruling 14)."""
+    """Returns the field manager of a provider's writes."""
     return f"airunway-provider-{provider}"
 
 

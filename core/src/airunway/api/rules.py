@@ -2,8 +2,8 @@
 
 Each rule is CEL, attached to a node of the schema (`path`; ``[*]`` means every item of a list); `self` is the node, and
 the rule holds if its expression is true. Rules use only what every evaluator has (`has`, macros, `quantity`) and no
-optional syntax. Rules with quantities also exist as a Python function, which is used in process. The messages of
-spec/api.md are used word for word; the others say what to do.
+optional syntax. Rules with quantities also exist as a Python function, which is used in process. Some messages are
+those of the Go project, word for word, because scripts read them; the others say what to do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORBIDDEN_OVERRIDES = frozenset(
         "status",
     }
 )
-"""Keys that ``spec.provider.overrides`` must not have, at any depth (spec/providers.md, "Overrides").
+"""Keys that ``spec.provider.overrides`` must not have, at any depth (docs/providers/contract.md).
 
 CEL cannot walk data without a schema, so this rule is not in the CRD: the webhook, the reconciler and
 ``airunway validate`` apply it.

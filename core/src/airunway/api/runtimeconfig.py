@@ -1,4 +1,4 @@
-"""The RuntimeConfig and ClusterRuntimeConfig: what a platform team sets once for its deployments (spec/platform.md).
+"""The RuntimeConfig and ClusterRuntimeConfig: what a platform team sets once for its deployments.
 
 The API server writes no defaults into these kinds: an absent field must stay absent until after the merge
 (`airunway.configs`), where the defaults are.
@@ -247,7 +247,7 @@ def _common_rules() -> Iterator[ValidationRule]:
 
 
 RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = tuple(_common_rules())
-"""All rules of the RuntimeConfig (spec/paths.md, section 3)."""
+"""All rules of the RuntimeConfig (docs/runtime-configs.md)."""
 
 CLUSTER_RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (
     *_common_rules(),

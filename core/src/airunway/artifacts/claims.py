@@ -1,4 +1,4 @@
-"""The claims that this part makes: size, class, access mode, state, and names (spec/platform.md, "Model cache"). Pure.
+"""The claims that this part makes: size, class, access mode, state, and names (docs/model-cache.md). Pure.
 
 Example: 14.9 GB measured with 10 % headroom becomes a claim of ``16Gi``; an explicit size is taken as it is.
 """
@@ -45,7 +45,7 @@ def artifact_labels(artifact: str, component: str = "") -> dict[str, str]:
 
 
 def labels_for(artifact: Resource, config: EffectiveConfig | None, component: str = "") -> dict[str, str]:
-    """Labels of what an artifact owns: those of the artifact that its config propagates, then ours (platform.md)."""
+    """Labels of what an artifact owns: those of the artifact that its config propagates, then ours."""
     found = labels_of(artifact)
     texts = {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}
     return propagated(texts, config) | artifact_labels(key_of(artifact).name, component)

@@ -1,4 +1,4 @@
-"""Decides what becomes of one ModelArtifact: its claim, its Jobs, its status (spec/platform.md, "Model cache"). Pure.
+"""Decides what becomes of one ModelArtifact: its claim, its Jobs, its status (docs/model-cache.md). Pure.
 
 Example: the size check of ``llama-4f1c09ab2e`` has ended with 14.9 GB. The decision has a claim of 16Gi, the Job that
 fetches the weights, and ``Progressing/Downloading``.

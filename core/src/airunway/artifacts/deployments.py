@@ -1,6 +1,6 @@
-"""What a deployment asks of the model cache, and what the part makes and says for it (spec/platform.md). Pure.
+"""What a deployment asks of the model cache, and what the part makes and says for it (docs/model-cache.md). Pure.
 
-Deployments with equal requests have the same artifact name, whichever comes first (spec/platform.md, "Sharing").
+Deployments with equal requests have the same artifact name, whichever comes first (docs/model-cache.md).
 
 Example: ``llama`` asks for ``mode: Shared`` and no artifact has its weights yet. The decision has the ModelArtifact to
 create and ``ModelCacheReady=False/Starting``; once the artifact is Ready, claim and path stand in `status.modelCache`.
@@ -359,7 +359,7 @@ def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resour
     complete, or was made by this part, differs in the StorageClass only, and has its claim.
 
     A new default of its runtime config (a StorageClass; of complete weights an access mode or a token, too) fetches
-    nothing again (spec ruling 31). Before the claim is bound nothing was fetched: a class that does not exist is
+    nothing again. Before the claim is bound nothing was fetched: a class that does not exist is
     followed no longer.
     """
     if request is None or request.artifact is None or live is None or is_deleting(live):

@@ -1,4 +1,4 @@
-"""Builds the Jobs that measure and fetch weights, and reads what they came to (spec/platform.md, "Steps"). Pure.
+"""Builds the Jobs that measure and fetch weights, and reads what they came to (docs/model-cache.md). Pure.
 
 Both run the downloader's image under the Pod Security Standard `restricted`, without a token of the API. The result is
 the termination message: ``{"v": 1, "command": "download", "ok": {"bytes": 5, "files": 2, "digest": "sha256:…"}}``. A

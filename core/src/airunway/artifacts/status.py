@@ -1,4 +1,4 @@
-"""Phase, conditions and progress of an artifact, by the status library of deployments (spec/status.md). Pure."""
+"""Phase, conditions and progress of an artifact, by the status library of deployments. Pure."""
 
 from __future__ import annotations
 

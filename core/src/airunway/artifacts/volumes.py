@@ -1,4 +1,4 @@
-"""Decides which claims a deployment's volumes need, and what its StorageReady says (spec/platform.md, "Volumes"). Pure.
+"""Decides which claims a deployment's volumes need, and what its StorageReady says (docs/model-cache.md). Pure.
 
 Example: ``llama`` has a volume ``kernels`` with ``size: 20Gi``. The decision has the claim ``llama-kernels`` of 20Gi,
 and ``StorageReady=False/PvcPending`` until the claim is bound. A volume with `claimName` only is checked.

@@ -338,7 +338,7 @@ _KEY = (
     ("accessMode", ("accessMode",)),
     ("secrets.huggingFaceToken", ("secrets", "huggingFaceToken")),
 )
-"""The fields of an artifact's spec that its name is made from (spec/platform.md, "Sharing")."""
+"""The fields of an artifact's spec that its name is made from (docs/model-cache.md)."""
 
 
 def cache_explanation(deployment: Resource, configs: Sequence[Resource], artifacts: Sequence[Resource]) -> Resource:

@@ -1,1 +1,1 @@
-"""Runtime configs: which one a deployment follows, its hash, label patterns and path templates. Pure (platform.md)."""
+"""Runtime configs: which one a deployment follows, its hash, label patterns and path templates. Pure."""

@@ -1,4 +1,4 @@
-"""The canonical form of a runtime config: copy, alias, merge, defaults, units (spec/paths.md, section 2).
+"""The canonical form of a runtime config: copy, alias, merge, defaults, units (docs/runtime-configs.md).
 
 ``{"defaultStorageClassName": "fast"}`` becomes ``{"storage": {"defaultStorageClassName": "fast", …}, "rollout": …}``.
 All of it works on the stored JSON: a field that this release does not know is merged and counts in the hash as well.

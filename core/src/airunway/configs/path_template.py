@@ -1,4 +1,4 @@
-"""The URL path of a deployment, from a template (spec/paths.md, section 1).
+"""The URL path of a deployment, from a template (docs/routing.md).
 
 ``/ml/{.metadata.namespace}/{.metadata.labels['project']}`` gives ``/ml/ml-team/conversational-ai``. What an HTTPRoute
 would not take, such as ``/a/../b``, is refused here.

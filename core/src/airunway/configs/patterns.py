@@ -1,4 +1,4 @@
-"""Which labels of a deployment its objects and pods get (spec/paths.md, section 4).
+"""Which labels of a deployment its objects and pods get (docs/runtime-configs.md).
 
 A pattern is for a whole label key: ``org.example/*`` matches ``org.example/team``, but not ``org.example.com/team``.
 """
@@ -12,7 +12,7 @@ from functools import lru_cache
 from airunway.api import names
 
 _NEVER_PROPAGATED = names.NEVER_PROPAGATED | {"app.kubernetes.io/managed-by"}
-"""Keys that are never copied: our code sets them (paths.md, section 4), or they say who manages the deployment."""
+"""Keys that are never copied: our code sets them (docs/runtime-configs.md), or they say who manages the deployment."""
 
 
 class PatternError(ValueError):

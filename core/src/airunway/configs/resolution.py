@@ -1,4 +1,4 @@
-"""Which runtime config a deployment follows, what it says, and its hash (spec/platform.md, "Resolution" and "Merge").
+"""Which runtime config a deployment follows, what it says, and its hash (docs/runtime-configs.md).
 
 A deployment in the namespace ``ml-team`` without a ``runtimeConfigName`` follows the RuntimeConfig ``default`` of
 ``ml-team``, else the ClusterRuntimeConfig ``default``, else none. The API server refuses wrong types. Where a config
@@ -132,7 +132,7 @@ class EffectiveConfig:
     hash: str
     """sha256 of the canonical JSON of `spec`: 64 hexadecimal digits."""
     spec: Resource = field(hash=False)
-    """Canonical (paths.md, section 2), unknown fields included. Not to be changed."""
+    """Canonical (docs/runtime-configs.md), unknown fields included. Not to be changed."""
     problems: tuple[Problem, ...] = ()
     """What in it cannot be used."""
     too_large: bool = False

@@ -479,7 +479,7 @@ def _is_read(condition: Resource) -> bool:
 def _is_touched(deployment: Resource, provider: str) -> bool:
     """Whether a change of a provider's standing can change the result for the deployment.
 
-    A selection stays once it is made (spec/core.md, "Sticky"). So only deployments are affected that have none, whose
+    A selection stays once it is made (docs/selection.md). So only deployments are affected that have none, whose
     engine or config is missing, or whose provider refuses them.
     """
     chosen = dig(deployment, "status", "provider", "name")

@@ -1,4 +1,4 @@
-"""Decides the core's part of a ModelDeployment's status (spec/core.md, "Order of a pass"). Pure.
+"""Decides the core's part of a ModelDeployment's status (docs/architecture.md). Pure.
 
 The reconciler reads the facts from its caches, calls `decide`, and writes the result if it differs.
 """
@@ -78,7 +78,7 @@ NO_CONFIG = Resolution(name=DEFAULT, config=None)
 """What a cluster without runtime configs resolves to."""
 
 SILENT_AFTER = timedelta(minutes=5)
-"""Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
+"""Time without a heartbeat after which a provider's report counts as outdated (docs/reference/conditions.md)."""
 
 _WAS_EXPLICIT = "kept: spec.provider.name named it before"
 
@@ -338,7 +338,7 @@ class _Pass:
         if not next_.ready or next_.is_silent(SILENT_AFTER, now=self.now):
             return "WaitingForProvider", f"Provider '{named}' is not ready; {stays}"
         cache = condition_of(self.deployment, "ModelCacheReady") or {}
-        if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
+        if cache.get("reason") == "CacheLost":  # The next one could not start before the new copy is there
             return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
         if problem := misfit(self.deployment, next_, grants=self.grants):
             return "NoProviderSelected", f"{problem}; {stays}"
@@ -360,7 +360,7 @@ class _Pass:
             # The missing provider is the reason why there is no engine; report it as if the engine were named.
             return self._unselected("ProviderNotFound", not_registered(pinned, self.providers))
         if not pinned and before:
-            # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
+            # A provider that was selected stays, whatever happens to configs (docs/selection.md).
             self.copy_fields("selection")
             if self.chose:
                 self._keep_provider(before)

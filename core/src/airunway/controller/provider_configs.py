@@ -1,4 +1,4 @@
-"""Reconciles an InferenceProviderConfig: checks its selection rules (spec ruling 6) and its heartbeat."""
+"""Reconciles an InferenceProviderConfig: checks its selection rules and its heartbeat."""
 
 from __future__ import annotations
 

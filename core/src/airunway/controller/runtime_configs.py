@@ -33,7 +33,7 @@ from airunway.status.conditions import SERVED, Condition, is_dry_run, is_paused,
 from airunway.status.rollup import CAPACITY_PATIENCE, Phase
 
 _USED_BY_EVERY = 5.0
-"""Seconds between two writes of ``usedBy``: many deployments may be created at once (spec/platform.md)."""
+"""Seconds between two writes of ``usedBy``: many deployments may be created at once (docs/runtime-configs.md)."""
 
 PAUSE = 0.25
 """Seconds between two passes of one config: each looks at all its deployments."""

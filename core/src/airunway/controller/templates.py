@@ -1,4 +1,4 @@
-"""Which template a deployment uses, and what of it counts (platform.md, "Templates"). Pure.
+"""Which template a deployment uses, and what of it counts (docs/catalogue.md). Pure.
 
 Example: a deployment serves with the template ``fast``, whose flags are edited. The record in its status keeps the old
 flags, so nothing restarts. The next change of its own spec takes the new ones; so does a deployment that never served.
@@ -27,15 +27,13 @@ from airunway.resource import (
     key_of,
     text_at,
 )
+from airunway.revisions.same_spec import lasting_spec
 from airunway.status.conditions import SERVED, Condition, is_validated
 from airunway.status.rollup import Fault
 from airunway.templates.choice import CLUSTER_KIND, KIND, Choice, Request, answers, choose, request_of
 from airunway.templates.contribution import Contribution, contribution_of
 from airunway.templates.expansion import TEMPLATE_READY, effective, own_spec
 from airunway.validation import Violation
-
-_PASSING = ("gateway", "suspend")
-"""Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
 
 _NO_NODE = frozenset({"Unschedulable.InsufficientGPU", "Unschedulable.TaintOrSelector"})
 """Root causes of a pod that other nodes may help."""
@@ -115,7 +113,7 @@ def template_part(
     taken = taken_for(deployment)
     if record is not None and record.get("takenForSpec") == taken["takenFor"]:
         taken = _taken_in(record)  # the adopt annotation was removed, which is no new value: the last one stays
-    unchanged = record is not None and _is_taken_for(record, deployment, taken)
+    unchanged = record is not None and record.get("takenFor") == taken["takenFor"]
     if record is not None and (refused or (unchanged and _keeps(deployment, record, contribution, granted=granted))):
         given, hash_ = record["spec"], str(record.get("hash", ""))
     else:
@@ -194,33 +192,18 @@ def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
 def taken_for(deployment: Resource) -> Resource:
     """What a record says of the deployment for which its values are taken: digests of the deployment's own spec.
 
-    Replica counts, gateway and suspend are left out; so are default values, as in `runtime.records.written_for`: one
-    that a newer CRD adds is no change of the user's.
+    What counts as another spec is defined in `revisions.same_spec`, as for pod settings and transformers.
     """
     spec = own_spec(deployment)
     with suppress(ParseError):  # it is refused
         spec = parse_model(ModelDeploymentSpec, spec).to_essence()
-    own = {key: value for key, value in _lasting(_without_replicas(spec)).items() if value != {}}
+    own = {key: value for key, value in lasting_spec(spec).items() if value != {}}
     adopted = annotations_of(deployment).get(names.ADOPT, "")
     return filled(takenFor=digest([own, adopted]), takenForSpec=digest([own, ""]) if adopted else "")
 
 
 def _taken_in(record: Resource | None) -> Resource:
     return filled(**{key: dig(record, key) for key in ("takenFor", "takenForSpec")})
-
-
-def _is_taken_for(record: Resource, deployment: Resource, taken: Resource) -> bool:
-    """Whether the deployment's own spec is the one for which the recorded values were taken. Earlier releases recorded
-    the digest of the spec as it is stored, with the API server's defaults.
-    """
-    if record.get("takenFor") == taken["takenFor"]:
-        return True
-    adopted = annotations_of(deployment).get(names.ADOPT, "")
-    return record.get("takenFor") == digest([_lasting(_without_replicas(own_spec(deployment))), adopted])
-
-
-def _lasting(spec: Resource) -> Resource:
-    return {key: value for key, value in spec.items() if key not in _PASSING}
 
 
 def judged_digest(deployment: Resource, part: TemplatePart) -> str:

@@ -1,4 +1,4 @@
-"""Which deployments that serve take something new next: pod settings, weights, template values (platform.md, "Waves").
+"""Which deployments that serve take something new next: pod settings, weights, template values.
 
 Example: ``maxConcurrentRollouts`` is 1, and the config has three deployments that serve. The oldest is granted; once it
 has the settings and is Ready the second is granted, then the third. If one fails, no further one is granted. So it is

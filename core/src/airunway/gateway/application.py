@@ -1,4 +1,4 @@
-"""The gateway part of the core's process: caches, queue, workers, and model names (spec/platform.md)."""
+"""The gateway part of the core's process: caches, queue, workers, and model names (docs/routing.md)."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ _RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, 
 
 
 _TIMEOUT = 5.0
-"""Seconds for the whole request (spec/platform.md, "Model name")."""
+"""Seconds for the whole request (docs/routing.md)."""
 
 _MOST = 2**20
 """Bytes of an answer that are read."""

@@ -1,4 +1,4 @@
-"""Reconciles the route of one ModelDeployment (spec/platform.md, "Routing").
+"""Reconciles the route of one ModelDeployment (docs/routing.md).
 
 A pass is: facts from the caches → decision (`routing.decision`) → writes → status. Example: the Gateway accepts
 the route, its status changes, and the pass writes one status with ``GatewayReady=True``.

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 from airunway.resource import Resource, dig, entries_at
 
 LONGEST_HINT = 300.0
-"""Limit of a server's Retry-After, in seconds, so that no answer stops us for good (spec/core.md, the backoff)."""
+"""Limit of a server's Retry-After, in seconds, so that no answer stops us for good (docs/architecture.md)."""
 
 _LONGEST_MESSAGE = 16 * 2**10
 _LONGEST_CAUSE = 1024

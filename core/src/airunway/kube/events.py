@@ -49,7 +49,7 @@ _FIRST_INTERVAL, _LAST_INTERVAL = 10.0, 300.0
 _MAX_ATTEMPTS = 6
 
 _DEFERENCE = 3.0
-"""Seconds that an event waits at most for more urgent work (spec ruling 29)."""
+"""Seconds that an event waits at most for more urgent work."""
 
 _LOOK_AGAIN = 0.1
 

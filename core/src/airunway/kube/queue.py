@@ -32,7 +32,7 @@ _PATIENCE = 7
 
 
 class Priority(IntEnum):
-    """Why a key is reconciled, the most urgent first (spec ruling 29)."""
+    """Why a key is reconciled, the most urgent first."""
 
     URGENT = 0
     """One of its objects changed, and a user may be waiting for the new status."""

@@ -1,4 +1,4 @@
-"""The model cache part of the core's process: its caches, queues and workers (spec/platform.md, "Where it runs")."""
+"""The model cache part of the core's process: its caches, queues and workers (docs/model-cache.md)."""
 
 from __future__ import annotations
 

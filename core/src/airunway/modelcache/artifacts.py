@@ -1,4 +1,4 @@
-"""Reconciles one ModelArtifact, and creates those that deployments and templates ask for (spec/platform.md).
+"""Reconciles one ModelArtifact, and creates those that deployments and templates ask for (docs/model-cache.md).
 
 A pass is: facts from the caches → decision (`artifacts.decision`) → writes → status. Example: the pod
 of a download ends, its Job is Complete, and the pass writes one status with the proof of completion.
@@ -248,7 +248,7 @@ class ArtifactReconciler:
         )
 
     async def _labelled(self, artifact: Resource) -> Resource:
-        """The artifact with the labels on which its users agree, if this part made it (platform.md, "Labels").
+        """The artifact with the labels on which its users agree, if this part made it (docs/model-cache.md).
 
         The rest of the spec is applied as it is, so that what a user changed stays.
         """

@@ -1,7 +1,7 @@
 """Writes single objects: server-side apply that never takes over a foreign object, and deletion of exactly one object.
 
 If the API server refuses a write, `Refused` is raised; any other API error is raised as it is and can be tried again.
-`POLICIES` maps the errors to what the status reports and when the write is retried (spec ruling 28).
+`POLICIES` maps the errors to what the status reports and when the write is retried.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The provider contract: hookspecs, the values they exchange, discovery and hosting of plugins (spec/providers.md)."""
+"""The provider contract: hookspecs, the values they exchange, discovery and hosting of plugins."""

@@ -58,7 +58,7 @@ CONTRACT_VERSIONS: tuple[str, ...] = ("v1",)
 
 
 class SelectionMode(StrEnum):
-    """Whether a provider takes part in automatic selection (spec ruling 7)."""
+    """Whether a provider takes part in automatic selection."""
 
     AUTO = "Auto"
     EXPLICIT = "Explicit"
@@ -189,7 +189,7 @@ def namesake_of(entry: str, name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """One way of writing an upstream kind, with the schemas it supports (spec rulings 12 and 27).
+    """One way of writing an upstream kind, with the schemas it supports.
 
     A released transformer never changes its output for the same input; a change needs a new transformer.
     """
@@ -203,7 +203,7 @@ class Transformer:
     features: frozenset[str] = frozenset()
     """What this generation can express; the translation checks for it by name."""
     immutable: tuple[str, ...] = ()
-    """Paths whose change the upstream refuses or ignores on a live object: the object is recreated (ruling 10)."""
+    """Paths whose change the upstream refuses or ignores on a live object: the object is recreated."""
     since: str = ""
     """First upstream release that serves it; empty if unknown."""
     until: str = ""
@@ -297,7 +297,7 @@ class SecretKey:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
-    """The parts of a deployment's effective runtime config that pods need (spec/platform.md)."""
+    """The parts of a deployment's effective runtime config that pods need (docs/runtime-configs.md)."""
 
     env: tuple[Resource, ...] = ()
     """Entries as in a container's ``env``."""
@@ -395,7 +395,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Compatibility:
-    """Whether a provider can honour a deployment; it names every field that would be dropped (spec ruling 18)."""
+    """Whether a provider can honour a deployment; it names every field that would be dropped."""
 
     blockers: tuple[Finding, ...] = ()
     """The result would differ from the request, so nothing is created."""

@@ -54,7 +54,7 @@ def config_object(manifest: ProviderManifest) -> Resource:
         installation=installation,
         documentation=manifest.documentation,
     )
-    # The Go project's dashboards read these annotations (spec/api.md, "InferenceProviderConfig").
+    # The Go project's dashboards read these annotations.
     annotations = {
         f"{names.GROUP}/display-name": manifest.display_name or manifest.name,
         f"{names.GROUP}/description": manifest.description,

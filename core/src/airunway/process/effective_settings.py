@@ -81,7 +81,7 @@ def operator_namespace(environment: Mapping[str, str], *, account: Path = SERVIC
     """Returns the namespace of Leases, of the webhook's Secret, and of the RuntimeConfigs of cluster-scoped work.
 
     It is ``AIRUNWAY_OPERATOR_NAMESPACE``, else ``POD_NAMESPACE``, else the namespace of the service account whose files
-    are mounted in `account`, else ``airunway-system``. Empty values count as absent. (spec/platform.md, "Resolution")
+    are mounted in `account`, else ``airunway-system``. Empty values count as absent. (docs/runtime-configs.md)
     """
     for variable in ("AIRUNWAY_OPERATOR_NAMESPACE", "POD_NAMESPACE"):
         if found := environment.get(variable, "").strip():

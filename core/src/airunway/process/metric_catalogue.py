@@ -1,7 +1,7 @@
 """Every metric of AI Runway as data, for the code that measures, the documentation, dashboards and alerts.
 
-Names and labels are those of seed 004 §9 with the prefix ``airunway_``, and of the Go project where the meaning is
-equal (spec/core.md, "Events and metrics"). The number of series is bounded: namespaces and object names are labels only
+Names and labels are those of the Go project, with the prefix ``airunway_``, where the meaning is equal
+(docs/reference/metrics.md). The number of series is bounded: namespaces and object names are labels only
 of gauges that are read from the caches, which disappear with their object.
 """
 

@@ -1,4 +1,4 @@
-"""The guards: ValidatingAdmissionPolicies that limit the accounts of controllers (spec/quality.md, "Security").
+"""The guards: ValidatingAdmissionPolicies that limit the accounts of controllers (docs/admission.md).
 
 Example: to set its finalizer a provider needs ``patch`` on the whole ModelDeployment; its guard refuses every other
 change. RBAC also cannot limit by the owner of a ConfigMap or by part of a status. Each policy applies to its account.

@@ -117,7 +117,7 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
 
 
 def gateway_rights() -> Rights:
-    """The rights of the gateway part in addition to `core_rights`, its Lease included (spec/platform.md, "Routing").
+    """The rights of the gateway part in addition to `core_rights`, its Lease included (docs/routing.md).
 
     Gateways are read in all namespaces, whatever is watched: they seldom stand beside the models. Endpoint pickers get
     their rights from one ClusterRole of the installation, and only that one may be bound.
@@ -138,8 +138,9 @@ def gateway_rights() -> Rights:
 
 
 def model_cache_rights() -> Rights:
-    """The rights of the model cache part in addition to `core_rights`, its Lease included (spec/platform.md, "Model
-    cache"). Secrets are named in Jobs and never read.
+    """The rights of the model cache part in addition to `core_rights`, its Lease included.
+
+    Secrets are named in Jobs and never read.
     """
     return Rights(
         cluster=(_of_kind(STORAGE_CLASS, _FOLLOW),),

@@ -1,4 +1,4 @@
-"""Decides what a route sends requests to: an InferencePool or a Service (spec/platform.md, "Backend").
+"""Decides what a route sends requests to: an InferencePool or a Service (docs/routing.md).
 
 - the provider's pool where ``status.endpoint.pool`` names one;
 - else our own pool where the engine has ``gateway.endpointPicker``, the mode is aggregated and ``status.selector`` has

@@ -1,4 +1,4 @@
-"""Knows which deployment holds a path or a model name on a Gateway (spec/platform.md, "Conflict").
+"""Knows which deployment holds a path or a model name on a Gateway (docs/routing.md).
 
 The older deployment holds a claim: by creation time, then namespace, then name. The answers depend only on the set of
 claims, so they are the same after a restart, in whatever order the deployments are read. A claim on one listener does

@@ -1,4 +1,4 @@
-"""Chooses the Gateway of a route, and reads from the route's status what the Gateway says (spec/platform.md).
+"""Chooses the Gateway of a route, and reads from the route's status what the Gateway says (docs/routing.md).
 
 Order: the deployment's ``gatewayRef``, the config's, ``--gateway-name``, the only Gateway, the one with the label
 ``airunway.ai/inference-gateway=true`` (of several the first by namespace and name). A route is ready when every parent

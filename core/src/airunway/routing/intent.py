@@ -207,7 +207,7 @@ def intent_of(facts: Facts) -> Intent:
 
 
 def _model_name(facts: Facts) -> tuple[str, str, bool]:
-    """Model name, why there is none, and whether a probe is needed (spec/platform.md, "Model name")."""
+    """Model name, why there is none, and whether a probe is needed (docs/routing.md)."""
     deployment = facts.deployment
     model = mapping_at(deployment, "spec", "model")
     asked = text_at(deployment, "spec", "gateway", "modelName")

@@ -1,4 +1,4 @@
-"""Builds the HTTPRoute of a deployment (spec/platform.md, "Routing").
+"""Builds the HTTPRoute of a deployment (docs/routing.md).
 
 Every field that the API server would fill in is written out, so that an unchanged route equals what was applied. Owner
 and our own labels are added by the writer.

@@ -1,4 +1,4 @@
-"""Runs one provider: its registration, its watches and its workers (spec/providers.md)."""
+"""Runs one provider: its registration, its watches and its workers (docs/providers/contract.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applies a plan, and deletes everything again (spec rulings 9, 10, 11, 13, 14, 15, 21; 004 §4.7).
+"""Applies a plan, and deletes everything again.
 
 `Executor` carries a plan out, and `Cleanup` deletes the objects and then removes the finalizer. If the API server
 refuses a write, `Refused` is raised and becomes a condition; any other API error is raised and retried. After five
@@ -190,8 +190,7 @@ class Executor:
     async def _dry_run(
         self, decision: Decision, plan: Plan, writes: tuple[Step, ...], dependents: tuple[Step, ...], *, looked_up: bool
     ) -> None:
-        """Dry-run all changes of existing objects before the first write, and everything under an unverified schema
-        (ruling 15).
+        """Dry-run all changes of existing objects before the first write, and everything under an unverified schema.
 
         A single write needs no dry run: the API server accepts or refuses it as a whole.
         """
@@ -214,8 +213,7 @@ class Executor:
     # --------------------------------------------------------------------------------------------------- recreating
 
     async def _replace(self, state: ClusterState, plan: Plan, memory: Memory) -> Outcome:
-        """Announce the replacement, then delete; the deletion's watch event triggers the creation (rulings 9, 10,
-        15).
+        """Announce the replacement, then delete; the deletion's watch event triggers the creation.
 
         While a foreign object has the name of one that is wanted, the old one stays; unless the foreign one belongs to
         an object that goes, and goes with it.
@@ -275,7 +273,7 @@ def refusal_outcome(
             reason="UnsupportedSchema",
             message=message,
             blocks_ready=True,
-            category=Category.WORKLOAD if state.primary is None else None,  # phase Failed (ruling 13)
+            category=Category.WORKLOAD if state.primary is None else None,  # phase Failed
         )
     else:
         policy = refused.policy
@@ -360,7 +358,7 @@ _TRIAL_DIGITS = 8
 async def rehearse(
     writer: Writer, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], looked_up: bool = False
 ) -> None:
-    """Dry-run what would be written (ruling 15); a replacement under a name of its own.
+    """Dry-run what would be written; a replacement under a name of its own.
 
     A refusal because an object is missing that the same plan creates first is ignored: for example, an upstream's
     webhook misses a ConfigMap, or the API server the Role of a binding. So is a quota on the number of objects that is

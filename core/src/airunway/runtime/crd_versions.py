@@ -1,6 +1,6 @@
 """Decides which upstream kinds are installed, in which version each is written, and by which transformer.
 
-Pure: CustomResourceDefinitions in, facts out (rulings 12, 13, 27).
+Pure: CustomResourceDefinitions in, facts out.
 """
 
 from __future__ import annotations
@@ -143,8 +143,7 @@ def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transfo
 def as_written(
     installed: Installed, primary: Resource | None, transformers: Sequence[Transformer], *, wanted_for: str
 ) -> Upstream | None:
-    """The version and the transformer with which the primary object is to be written; None if nothing can be written
-    (ruling 27).
+    """The version and the transformer with which the primary object is to be written; None if nothing can be written.
 
     An existing object keeps both until its `written_for` annotation differs from `wanted_for` (see
     `records.written_for`), provided that the cluster still serves the version and we still have the transformer.

@@ -270,7 +270,7 @@ def _advice(role: str, pods: Iterable[PodFacts]) -> str:
 
 
 UPSTREAM_STALE_AFTER = timedelta(minutes=5)
-"""Time for which an upstream may ignore a change before its status counts as unknown (spec/status.md, "Stale")."""
+"""Time for which an upstream may ignore a change before its status counts as unknown (docs/reference/conditions.md)."""
 
 AWAY_AFTER = timedelta(minutes=2)
 """Time for which all pods may be ready before the upstream reports it; then its controller seems to be down."""

@@ -540,7 +540,7 @@ class EvidenceCollector:
 def _pod_selector(label: str, declared: Sequence[str], provider: str) -> str:
     """The selector of the pods with that label.
 
-    Pods with our own label may be those of another provider or of a part (spec ruling 26): if the manifest declares no
+    Pods with our own label may be those of another provider or of a part: if the manifest declares no
     label, the runtime labels the pods and the provider's name must match. A declared label that is ours may be on pods
     that the upstream labels, so only the pods of parts are left out.
     """

@@ -1,4 +1,4 @@
-"""Whether a pass may write: what runtime config, model cache, claims and gateway allow (platform.md, "Gate"). Pure.
+"""Whether a pass may write: what runtime config, model cache, claims and gateway allow (docs/runtime-configs.md). Pure.
 
 Example: a config gets another variable while the deployment serves. Core and provider compute the same new hash, so
 the gate is open, and the pods keep their settings (`pod_settings`). As long as the two see different configs, the gate
@@ -278,7 +278,7 @@ def _cache(found: Resource) -> ModelCache:
 
 
 def core_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
-    """The faults of conditions that the core and its parts write and that count for the phase (spec/status.md).
+    """The faults of conditions that the core and its parts write and that count for the phase.
 
     An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
     counts until the deployment has served; a fault then degrades it. Routing counts only where it was asked for.

@@ -2,7 +2,7 @@
 
 `UpstreamInformers` owns the informers of the CRDs and of the kinds. It starts to watch a kind when its CRD appears and
 stops when the CRD is deleted. While objects exist that were written in an older version, that version is watched beside
-the newest one (spec ruling 27).
+the newest one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the runtime remembers of each deployment between passes, and when it tries a failed write again.
 
-Nothing depends on it after a restart: it dates faults, spaces retries (spec/core.md, the backoff) and counts reverts.
+Nothing depends on it after a restart: it dates faults, spaces retries (docs/architecture.md) and counts reverts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `intent_of` decides what may be done at all, `observe` calls the plugin to read the live objects, and `plan` calls it to
 translate the spec and compares the result with the live objects. The steps are one list, which a dry run prints and a
-pass carries out (spec/contract.md, "Inside the runtime"). Example: a new image is one step, ``update Thing 'llama'``.
+pass carries out (docs/providers/contract.md). Example: a new image is one step, ``update Thing 'llama'``.
 """
 
 from __future__ import annotations
@@ -393,7 +393,7 @@ def _missing(state: ClusterState, host: ProviderHost, *, suspended: bool) -> tup
                 component="Upstream", reason=installed.reason, message=message, blocks_ready=True, pending=True
             )
             return not_installed, _crd_of(kind)
-        # A new schema never makes live objects fail; a deployment without objects fails with this message (ruling 13).
+        # A new schema never makes live objects fail; a deployment without objects fails with this message.
         return _unsupported(installed.message, blocks_ready=state.primary is None), _crd_of(kind)
     return None
 
@@ -463,8 +463,8 @@ def _context(
     gate: Gate,
     edited: bool,
 ) -> Context[Any]:
-    """The plugin's context. An existing object keeps its version, its transformer (ruling 27), and the settings with
-    which it was created (ruling 23).
+    """The plugin's context. An existing object keeps its version, its transformer, and the settings with
+    which it was created.
 
     The pod settings are those that it was made with; `plan` chooses those to write.
     """

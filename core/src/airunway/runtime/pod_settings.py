@@ -1,4 +1,4 @@
-"""Which pod settings and which model cache a pass writes, and what newer ones wait (platform.md, "Gate").
+"""Which pod settings and which model cache a pass writes, and what newer ones wait (docs/runtime-configs.md).
 
 Example: a config gets another variable while the deployment serves. The pods keep the recorded settings, and a warning
 names the variable that waits.
@@ -127,8 +127,7 @@ def _is_granted(deployment: Resource) -> bool:
 
 
 def keeps(*, changed: bool, served: bool, granted: bool, frozen: bool = False) -> bool:
-    """Whether a primary object keeps the pod settings that it was made with; otherwise it gets the current ones (spec
-    ruling 23).
+    """Whether a primary object keeps the pod settings that it was made with; otherwise it gets the current ones.
 
     `served`: it serves or has served. `changed`: the deployment's own spec has changed since it was written. `frozen`:
     the config cannot be used.

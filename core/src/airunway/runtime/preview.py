@@ -1,6 +1,6 @@
 """Publishes what a pass would write, checked by server-side dry run, and changes nothing upstream.
 
-The annotation ``airunway.ai/dry-run: "true"`` asks for it (spec/core.md). The plan stands in the ConfigMap
+The annotation ``airunway.ai/dry-run: "true"`` asks for it (docs/architecture.md). The plan stands in the ConfigMap
 ``<name>-airunway-plan``, which the deployment owns; it is deleted with the deployment or with the annotation. Users may
 be allowed to read ConfigMaps and not the objects that the plan describes. So the values of environment variables and of
 arguments whose name suggests a secret are left out, and every other text is redacted.

@@ -1,4 +1,4 @@
-"""Reconciles one ModelDeployment as its provider (spec/providers.md, "The provider runtime").
+"""Reconciles one ModelDeployment as its provider (docs/providers/contract.md).
 
 A pass is: gather → intent → observe → plan → apply → observe again if something was written → report.
 `ProviderReconciler.reconcile` reads downward. Reads come from caches; a write is preceded by a comparison.

@@ -1,11 +1,11 @@
 """What the objects of a deployment record of how they were made, as annotations, and what a change of it means. Pure.
 
 - `names.TRANSFORMER` makes an object the primary one.
-- `names.RUNTIME_SETTINGS` has the settings that the primary object was made with and keeps (spec ruling 23):
+- `names.RUNTIME_SETTINGS` has the settings that the primary object was made with and keeps:
   ``{"for": <digest of the spec>, "config": <name of the runtime config>, "provider": {...}, "pods": {...}, "cache":
   {...}, "gateway": {...}, "adopted": <value of the adopt annotation>}``; what is empty is left out.
 - `names.WRITTEN_FOR` has the digest of the whole input of the translation (`written_for`).
-- `REPLACE_ON_CHANGE` and `INTERRUPTS_ON_CHANGE` have digests of what recreates or interrupts (rulings 9 and 10).
+- `REPLACE_ON_CHANGE` and `INTERRUPTS_ON_CHANGE` have digests of what recreates or interrupts.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from airunway.resource import (
     managed_by,
     mapping_at,
 )
+from airunway.revisions.same_spec import lasting_spec, upstream_spec
 
 
 def is_primary(live: Resource) -> bool:
@@ -184,17 +185,6 @@ def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
 
 _HASH_LENGTH = 16
 
-_PASSING = ("suspend", "scaling")
-"""Parts of the spec whose change does not take a newer transformer or settings, in addition to `_NOT_UPSTREAM`; of
-``scaling`` only the replica counts.
-"""
-
-_NOT_UPSTREAM = ("gateway", "runtimeConfigName")
-"""Parts of the spec that the translation never writes into an upstream object."""
-
-CLAIM_FIELDS = ("size", "storageClassName", "accessMode")
-"""Fields of a volume that only concern its claim, which the core makes."""
-
 
 class SpecDigests(NamedTuple):
     """Digests of the input of a translation."""
@@ -202,26 +192,18 @@ class SpecDigests(NamedTuple):
     wanted: str
     """Digest of the whole input."""
     lasting: str
-    """Digest without replica counts and ``suspend``: scaling must not take a new transformer (rulings 23 and 27)."""
+    """Digest without replica counts and ``suspend``: scaling must not take a new transformer."""
 
 
 def written_for(deployment: Resource, typed: ModelDeployment, *, before: Record | None = None) -> SpecDigests:
-    """Digests of a translation's input: the spec without `_NOT_UPSTREAM`, the engine, and the adopt annotation.
+    """Digests of a translation's input: the spec (`revisions.same_spec`), the engine, and the adopt annotation.
 
-    Default values are left out: the API server sets those of the CRD and a preview does not, and a default value that a
-    newer release adds must not count as a change of every deployment. `typed` is the same object, parsed; `before` is
-    the record of the live object.
+    `typed` is the same object, parsed; `before` is the record of the live object.
     """
-    others = _beside_spec(deployment, before)
-    spec = _upstream_spec(typed)
-    lasting = {key: value for key, value in spec.items() if key not in _PASSING}
-    if scaling := _without_counts(spec.get("scaling") or {}):
-        lasting["scaling"] = scaling
-    return SpecDigests(wanted=_input_digest(spec, others), lasting=_input_digest(lasting, others))
-
-
-def _upstream_spec(typed: ModelDeployment) -> Resource:
-    return _without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
+    others, essence = _beside_spec(deployment, before), typed.spec.to_essence()
+    return SpecDigests(
+        wanted=_input_digest(upstream_spec(essence), others), lasting=_input_digest(lasting_spec(essence), others)
+    )
 
 
 def _beside_spec(deployment: Resource, before: Record | None = None) -> tuple[str, str]:
@@ -230,7 +212,7 @@ def _beside_spec(deployment: Resource, before: Record | None = None) -> tuple[st
 
 
 def adopted_by(deployment: Resource, before: Record | None) -> str:
-    """The value of the adopt annotation, or the last one that was recorded: its removal is no new value (ruling 27)."""
+    """The value of the adopt annotation, or the last one that was recorded: its removal is no new value."""
     return annotations_of(deployment).get(names.ADOPT) or (before.adopted if before is not None else "")
 
 
@@ -246,7 +228,7 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     role, so all counts can be tried.
     """
     scaling, counts = typed.spec.scaling, range(MAX_REPLICAS + 1)
-    others, spec = _beside_spec(deployment), _upstream_spec(typed)
+    others, spec = _beside_spec(deployment), upstream_spec(typed.spec.to_essence())
     spec.pop("suspend", None)
     of_roles = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
     if of_roles:
@@ -271,25 +253,6 @@ def _with_count(worker: Mapping[str, object], count: int) -> Resource:
     return others if count == 1 else {**others, "replicas": count}
 
 
-def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
-    """The roles without their replica counts."""
-    return {
-        role: {key: value for key, value in worker.items() if key != "replicas"}
-        for role, worker in scaling.items()
-        if isinstance(worker, dict)
-    }
-
-
-def _without_claims(spec: Resource) -> Resource:
-    """A spec without what only concerns claims of volumes: a claim that grows is no change for what mounts it."""
-    volumes = dig(spec, "model", "storage", "volumes")
-    if not isinstance(volumes, list) or not any(dig(volume, "size") is not None for volume in volumes):
-        return spec
-    kept = [{key: value for key, value in volume.items() if key not in CLAIM_FIELDS} for volume in volumes]
-    model = spec["model"]
-    return {**spec, "model": {**model, "storage": {**model["storage"], "volumes": kept}}}
-
-
 # -------------------------------------------------------------------------------- what a change recreates or interrupts
 
 
@@ -297,7 +260,7 @@ _SHORT = 8
 
 
 def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
-    """The fields whose change replaces the upstream object (004 §4.11)."""
+    """The fields whose change replaces the upstream object."""
     spec = deployment.spec
     return {
         "spec.model.id": spec.model.id or "",

@@ -1,6 +1,6 @@
 """Builds the provider's part of a ModelDeployment's status from what a pass did and observed, and its events. Pure.
 
-Every field here has one writer, the provider (spec/core.md, "Who owns which status field").
+Every field here has one writer, the provider (docs/architecture.md).
 """
 
 from __future__ import annotations

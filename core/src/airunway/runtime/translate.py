@@ -1,8 +1,8 @@
 """Translates a deployment by a provider's plugin and completes the objects so that they can be applied.
 
 Completing adds the namespace, the owner, labels, and annotations: the transformer that wrote the object, what it was
-written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27). Overrides are
-checked and merged here (spec/providers.md, "Overrides"): admission checks the same list of forbidden keys, and a
+written for, and digests of everything whose change needs a new object. Overrides are
+checked and merged here (docs/providers/contract.md): admission checks the same list of forbidden keys, and a
 deployment can reach the provider without any webhook.
 """
 
@@ -34,8 +34,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of
+from airunway.revisions.same_spec import CLAIM_FIELDS
 from airunway.runtime.records import (
-    CLAIM_FIELDS,
     Record,
     SpecDigests,
     adopted_by,
@@ -96,7 +96,7 @@ def translate(
     `before` is the record that it has, which stays where it says the same. `config` decides which of the
     deployment's labels the objects get; pods get those of the context. With `frozen` the pod settings of the config
     that the spec names are not used, and the record keeps the name that it has. The plugin never sees overrides that
-    its schema refuses. A field that the user set and the provider never read is reported here (ruling 18).
+    its schema refuses. A field that the user set and the provider never read is reported here.
     """
     unclaimed = [] if names.MODEL_CACHE_PART in parts_of(deployment) else unclaimed_volumes(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)

@@ -1,6 +1,6 @@
 """How an engine's container is started: image, command, arguments, environment and probes.
 
-It builds on the flag tables of `airunway.engines`. Arguments are lists, never shell strings (spec ruling 19). The
+It builds on the flag tables of `airunway.engines`. Arguments are lists, never shell strings. The
 kubelet expands ``$(NAME)``, so dollar signs in derived values are doubled.
 
 The flags of a group let an engine run one model over several nodes. LeaderWorkerSet defines rank and leader address as

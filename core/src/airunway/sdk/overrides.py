@@ -1,7 +1,7 @@
 """Fragments for the JSON schema of ``spec.provider.overrides``.
 
 Maps are closed: an unknown key, at any depth and also in lists, is left out with a warning that names it. Sizes in
-overrides obey the ceilings of the spec (spec/providers.md, "Overrides").
+overrides obey the ceilings of the spec (docs/providers/contract.md).
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def revised(
 ) -> tuple[Transformer, ...]:
     """Copies of `transformers` with more `features`: ``v1-1.7`` becomes ``v1-1.7-r2``.
 
-    Put them after the released ones, which keep their output unchanged (spec ruling 27). They support the same schemas.
+    Put them after the released ones, which keep their output unchanged. They support the same schemas.
     New objects are written by the newest transformer that fits.
     """
     return tuple(

@@ -1,7 +1,7 @@
 """The pod of a model server, with every field of a deployment that belongs in a pod, for all providers.
 
 A transformer has the feature `HARDENED` if the security contexts of its pods meet the Pod Security Standard
-``restricted``, as far as the image allows; released transformers without it keep their output (spec ruling 27). Many
+``restricted``, as far as the image allows; released transformers without it keep their output. Many
 engine images run as root and write to root's home, so running as another user is up to the deployment
 (``spec.securityContext``). The images of helpers (pickers, sidecars) never need root.
 """
@@ -51,7 +51,7 @@ _HOMES, _WHO = ("/root", "/home"), frozenset({"HOME", "USER"})
 _CACHE = "airunway-model-cache"
 _CACHE_VARIABLES = {"modelCache": "HF_HOME", "compilationCache": "VLLM_CACHE_ROOT"}
 ONE_POD = ("ReadWriteOnce", "ReadWriteOncePod")
-"""Access modes with which one pod may mount a model cache (spec/platform.md, "Access")."""
+"""Access modes with which one pod may mount a model cache (docs/model-cache.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Engine and provider selection: pure, deterministic, and with an explanation (spec/core.md, "Selection")."""
+"""Engine and provider selection: pure, deterministic, and with an explanation (docs/selection.md)."""

@@ -1,7 +1,7 @@
 """Selects the engine and the provider of a deployment, within the limits of the policy.
 
 The core's reconciler, ``airunway explain`` and ``airunway render`` all call `select_engine`,
-`select_provider` or `provider_for`. The order is that of spec/core.md, "Order of a pass", step 6.
+`select_provider` or `provider_for`. docs/selection.md has the order.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def select_engine(
 ) -> EngineChoice:
     """Returns the engine of a deployment. `before` is the provider that it already has and that has not refused it.
 
-    An engine that an upstream object was created for stays (spec/core.md, step 6). Otherwise the engine is chosen among
+    An engine that an upstream object was created for stays (docs/selection.md). Otherwise the engine is chosen among
     the providers that have not `refused` the deployment. If none of them can run it, the refusals do not count: the
     result is the engine of the provider whose refusal is then reported.
     """

@@ -22,10 +22,10 @@ from airunway.resource import (
 )
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
-"""How often a provider sends a heartbeat (spec/providers.md)."""
+"""How often a provider sends a heartbeat (docs/providers/contract.md)."""
 
 STALE_AFTER = 3 * HEARTBEAT_INTERVAL
-"""A provider without a heartbeat for this time gets no new deployments (spec/core.md, "Selection")."""
+"""A provider without a heartbeat for this time gets no new deployments (docs/selection.md)."""
 
 AVAILABLE = "Available"
 """Condition of an InferenceProviderConfig: whether the provider takes new deployments.
@@ -102,7 +102,7 @@ class Request:
     """What a deployment requests."""
 
     spec: Resource
-    """The fully defaulted spec (spec ruling 5)."""
+    """The fully defaulted spec."""
     gpu: bool
     mode: str
     needs: frozenset[str] = frozenset()

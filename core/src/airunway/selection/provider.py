@@ -1,4 +1,4 @@
-"""Chooses the provider, with a verdict on every candidate, and writes the verdicts (spec/core.md, "Selection")."""
+"""Chooses the provider, with a verdict on every candidate, and writes the verdicts (docs/selection.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of events: every reason that the core and the provider runtime emit (spec/core.md, "Events").
+"""The registry of events: every reason that the core and the provider runtime emit (docs/reference/events.md).
 
 Events report changes; the state itself is in conditions, with reasons from the same vocabulary. The reference page is
 generated from this list, and a test compares the list with the events that the source emits.

@@ -1,4 +1,4 @@
-"""The registries of reasons (spec/status.md, "Reason → category") and of the codes of root causes.
+"""The registries of reasons (docs/reference/conditions.md) and of the codes of root causes.
 
 A component reports a problem with one reason; the category of that reason decides how it affects the phase and the
 parent conditions. The list is open: a reason that is not registered counts as a workload fault, so that a third party's

@@ -1,4 +1,4 @@
-"""Computes one phase from the components: the roll-up that the core and every provider share (spec/status.md).
+"""Computes one phase from the components: the roll-up that the core and every provider share.
 
 Pure and total: from any faults, the previous phase and the time it computes a verdict. No other code sets
 a phase, except ``Terminating`` (`runtime.report`). Other kinds (artifacts, templates, sources) are summed up by it too.
@@ -24,7 +24,7 @@ from airunway.status.conditions import (
 from airunway.status.reasons import Category, category_of
 
 DEPENDENCY_GRACE = timedelta(seconds=10)
-"""How long a dependency may be unreachable before the phase changes (seed 003; RuntimeConfig can change it)."""
+"""How long a dependency may be unreachable before the phase changes (a RuntimeConfig can change it)."""
 
 CAPACITY_PATIENCE = timedelta(minutes=15)
 """How long missing capacity counts as normal waiting."""
@@ -44,7 +44,7 @@ _NO_CHILDREN = _OF_NO_KIND | {*conditions_of(ConditionWriter.GATEWAY)}
 
 
 class Phase(StrEnum):
-    """``status.phase`` (spec ruling 16)."""
+    """``status.phase``."""
 
     FAILED = "Failed"
     DEGRADED = "Degraded"
@@ -227,9 +227,9 @@ def parent_of(condition: Resource, *, of_parts: bool = False) -> str | None:
 def parent_conditions(conditions: Iterable[Resource], *, of_parts: bool = False) -> list[Condition]:
     """Returns ``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other False conditions.
 
-    Conditions of the gateway part do not count: a refused route is no fault of the deployment's own configuration
-    (spec/platform.md, "Readiness"). With `of_parts` they count, for a kind that a part reconciles. All three are always
-    returned; a False one has the reason and message of its first child, sorted by type.
+    Conditions of the gateway part do not count: a refused route is no fault of the deployment's own configuration.
+    With `of_parts` they count, for a kind that a part reconciles. All three are always returned; a False one has the
+    reason and message of its first child, sorted by type.
     """
     against: dict[str, Resource] = {}
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):

@@ -1,4 +1,4 @@
-"""Which template a deployment uses, and what speaks against each of the others (platform.md, "Templates"). Pure.
+"""Which template a deployment uses, and what speaks against each of the others (docs/catalogue.md). Pure.
 
 Of two usable templates of a model, that for latency is chosen before that for throughput. Two that are equal in all
 that counts are ambiguous: the deployment has to name one, or a metric, or a precision.

@@ -1,4 +1,4 @@
-"""What a template gives to a deployment, and which artifacts it keeps warm (platform.md, "Templates"). Pure.
+"""What a template gives to a deployment, and which artifacts it keeps warm (docs/catalogue.md). Pure.
 
 A template of ``org/m`` with two GPUs and ``defaults.engine.type: vllm`` gives ``{"model": {"id": "org/m"},
 "resources": {"gpu": {"count": 2}}, "engine": {"type": "vllm"}}``.

@@ -1,4 +1,4 @@
-"""The effective spec of a deployment: its own spec over what its template gives (platform.md, "Templates"). Pure.
+"""The effective spec of a deployment: its own spec over what its template gives (docs/catalogue.md). Pure.
 
 A template gives ``{"model": {"id": "org/m"}, "env": [{"name": "A", "value": "1"}]}``; the deployment says
 ``{"templateRef": {"name": "t"}, "env": [{"name": "B", "value": "2"}]}``. The effective spec has the model and both

@@ -1,4 +1,4 @@
-"""The admission rules, evaluated in process from the CRDs' own definitions (spec/api.md, "Validation in the CRD").
+"""The admission rules, evaluated in process from the CRDs' own definitions (docs/admission.md).
 
 They are the schema, the rules between fields, and the rules that only code can express.
 """
@@ -104,7 +104,7 @@ def _found(obj: Resource, kind: str, old: Resource | None, evaluator: Evaluator 
 
 
 def warnings(obj: Resource) -> list[str]:
-    """Returns what admission warns about in a ModelDeployment without refusing it (spec/api.md). Never raises."""
+    """Returns what admission warns about in a ModelDeployment without refusing it (docs/admission.md). Never raises."""
     found = []
     if dig(obj, "spec", "model", "source") == "custom" and dig(obj, "spec", "model", "servedName"):
         found.append("servedName is ignored for custom source")

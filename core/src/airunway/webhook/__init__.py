@@ -1,4 +1,4 @@
-"""Admission: the checks that need the cluster, served to the API server (spec ruling 22, spec/core.md "Process").
+"""Admission: the checks that need the cluster, served to the API server (docs/admission.md).
 
 Checks that need only the object are in the CRD. There is no mutating webhook: defaults are the CRD's own, and
 everything else stays as the user wrote it.

@@ -198,7 +198,7 @@ class Admission:
         """The providers that may get a deployment that names none: all that offer what is requested.
 
         The user must be allowed to use each of them, not only the one that would be selected now. That one may refuse
-        the deployment, and the core, which does not know the user, chooses the next (ruling 33). While it is not known
+        the deployment, and the core, which does not know the user, chooses the next. While it is not known
         what is requested (`request` None), all providers count. One whose upstream is not installed counts only if no
         other does.
         """

@@ -1,6 +1,6 @@
 """Rotates the webhook's certificates in the leader; the other replicas only watch the Secret with them.
 
-It is the one Secret that we use, in our own namespace (spec ruling 20). It is the source of truth: the first writer
+It is the one Secret that we use, in our own namespace. It is the source of truth: the first writer
 wins, and every replica watches it.
 
 A new CA is trusted before it is used: its certificate is added to the CA bundles, then the Secret is written, and the

@@ -1,7 +1,7 @@
 """Issues and reads the webhook's certificates, and decides when to rotate them.
 
 Pure except for the random numbers of keys: input and output are PEM, and `now` is an argument. The rules are those of
-spec/core.md: a CA is valid for 10 years, a serving certificate for 1, and both are replaced 90 days before they end.
+A CA is valid for 10 years, a serving certificate for 1, and both are replaced 90 days before they end.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ no budget, because there are no more of them than connections. Large bodies have
 that sends many of them blocks only other large reviews.
 
 Sizes follow from the API server: it stores objects of up to 1.5 MiB, a review has at most two of them, and the API
-server waits `TIMEOUT_SECONDS` for a verdict. The memory budget follows from that of the process (spec/quality.md, 300
+server waits `TIMEOUT_SECONDS` for a verdict. The memory budget follows from that of the process (300
 MiB): large bodies get 64 MiB, and only one large review at a time is decoded, which takes 25 times its size.
 """
 

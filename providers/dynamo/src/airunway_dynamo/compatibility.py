@@ -1,4 +1,4 @@
-"""Checks which fields of a deployment Dynamo cannot honour, and names each (spec ruling 18)."""
+"""Checks which fields of a deployment Dynamo cannot honour, and names each."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def _name_findings(
     """The finding for a name that exceeds a limit of the operator or of Kubernetes, and whether it is a blocker; it
     reports the narrowest limit.
 
-    Grove may have come after a graph was made: what runs is not refused for Grove's limit until its spec changes
-    (ruling 31), as the change may make the graph again.
+    Grove may have come after a graph was made: what runs is not refused for Grove's limit until its spec
+    changes, as the change may make the graph again.
     """
     namespace = deployment.metadata.namespace
     grove = context.settings.grove and kind_key("grove.io", "PodClique") in context.served

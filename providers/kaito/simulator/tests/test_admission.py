@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.resource import Resource
 from airunway_kaito_simulator.admission import denial, refusals_on_create, refusals_on_update
 from airunway_kaito_simulator.pods import MESSAGE_LIMIT, failure_of
 from airunway_testing.simulators.writes import merged
 
-RECORDINGS = Path(__file__).resolve().parents[5] / "shared" / "upstream-traces" / "kaito-v0.12.0"
-recorded = pytest.mark.usefixtures("recordings")
+RECORDINGS = recorded_by("kaito-v0.12.0")
 
 NODE = {"metadata": {"name": "gpu-1", "labels": {"nvidia.com/gpu.present": "true"}}}
 CONFIG = "llama-8b-inference-config"
@@ -42,7 +41,6 @@ def answer(recording: str, step: str) -> str:
     return str(output[output.index("admission webhook") :]) if "admission webhook" in output else ""
 
 
-@recorded
 @pytest.mark.parametrize(
     ("step", "patch"),
     [
@@ -64,7 +62,6 @@ def test_edits_are_refused_as_recorded(step: str, patch: Resource) -> None:
     assert (denial(refusals) if refusals else "") == answer("f1-edits", step)
 
 
-@recorded
 @pytest.mark.parametrize(
     ("step", "config", "patch"),
     [
@@ -103,7 +100,6 @@ def test_creations_are_refused_as_recorded(step: str, config: Resource | None, p
     assert (denial(refusals) if refusals else "") == answer("i1-config-adapters", step)
 
 
-@recorded
 def test_a_config_that_is_not_yaml_is_refused_with_the_recorded_beginning() -> None:
     (refusal,) = refusals_on_create(PRESET, nodes=[NODE], config_map=config_map("vllm: [\n"))
     theirs = answer("i1-config-adapters", "server dry run with inference_config.yaml = $'vllm: [\\n'")
@@ -111,7 +107,6 @@ def test_a_config_that_is_not_yaml_is_refused_with_the_recorded_beginning() -> N
     assert theirs.startswith(denial(["Failed to parse inference_config.yaml: "]))
 
 
-@recorded
 def test_a_preset_needs_a_matching_node_and_a_template_does_not() -> None:
     refused = refusals_on_create(PRESET, nodes=[], config_map=GOOD)
     assert denial(refused) == answer("d1-no-node", "apply preset Workspace whose selector matches no node")

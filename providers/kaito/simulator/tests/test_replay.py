@@ -1,10 +1,8 @@
 """The simulated KAITO, fed with what the real controller saw, must write what the real controller wrote.
 
-The recordings lie in ``../shared/upstream-traces/kaito-v0.12.0``; where they are absent the tests skip, in CI they
-fail. Each Workspace
-of a recording is replayed in virtual time: pods, status of the StatefulSet, deletions and annotations come as recorded,
-all that KAITO writes comes only from the simulator. Compared are all writes onto the Workspace in their order, and the
-content of the Services, StatefulSets and ControllerRevisions.
+Each Workspace of a recording is replayed in virtual time: pods, status of the StatefulSet, deletions and annotations
+come as recorded, all that KAITO writes comes only from the simulator. Compared are all writes onto the Workspace in
+their order, and the content of the Services, StatefulSets and ControllerRevisions.
 
 What is not compared, because a recording does not hold it:
 
@@ -27,13 +25,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.resource import Resource, copy_of, dig
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.pods import failure_of
 from airunway_kaito_simulator.recordings import RecordedWorld, Recording, Retold, with_recorded_times
 
-RECORDINGS = Path(__file__).resolve().parents[5] / "shared" / "upstream-traces" / "kaito-v0.12.0"
+RECORDINGS = recorded_by("kaito-v0.12.0")
 
 REPLAYED = {
     "a1-preset-byo": ["llama-8b"],
@@ -60,8 +59,6 @@ REPLAYED = {
     "p1-preset-partition": ["llama-8b"],
 }
 CASES = [(recording, name) for recording, workspaces in REPLAYED.items() for name in workspaces]
-
-pytestmark = pytest.mark.usefixtures("recordings")
 
 
 def node(name: str, labels: dict[str, str], *, ready: bool = True) -> Resource:

@@ -8,9 +8,9 @@ of the spec were recorded by the name of the script's step only: `EDITS` says th
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.resource import Resource
 from airunway_kaito_simulator.recordings import Recording, with_recorded_times
@@ -39,9 +39,9 @@ World = Callable[[str], RecordedSetWorld]
 
 
 @pytest.fixture
-def world_of(recordings: Path) -> World:
+def world_of() -> World:
     def make(recording: str) -> RecordedSetWorld:
-        path = recordings / "upstream-traces" / "kaito-v0.12.0" / f"{recording}.jsonl"
+        path = recorded_by("kaito-v0.12.0") / f"{recording}.jsonl"
         return RecordedSetWorld(Recording(path, "llama-8b", kind="InferenceSet"), EDITS[recording])
 
     return make

@@ -1,7 +1,6 @@
 """The AI Runway provider for KAITO, which translates a ModelDeployment to a `kaito.sh` Workspace and its status back.
 
-`provider` is the plugin object that the entry point names; the provider runtime applies and watches the objects
-(spec/providers.md).
+`provider` is the plugin object that the entry point names; the provider runtime applies and watches the objects.
 """
 
 from airunway.sdk import Provider

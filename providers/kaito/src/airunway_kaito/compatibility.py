@@ -1,4 +1,4 @@
-"""Checks which fields of a deployment KAITO cannot honour (spec ruling 18), and which nodes it may request."""
+"""Checks which fields of a deployment KAITO cannot honour, and which nodes it may request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps KAITO's reasons and error messages to the reason registry (spec/status.md), as data."""
+"""Maps KAITO's reasons and error messages to the reason registry (docs/reference/conditions.md), as data."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The simulated operator, fed with what the real one saw, must write what the real one wrote.
 
-The recordings lie in ``../shared/upstream-traces/kuberay-v1.7.0``; where they are absent the tests skip, in CI they
-fail. Each is replayed in virtual time: pods, the dashboard's answers and edits come as recorded, all that the operator
-writes comes only from the simulator. Compared are every status of the RayService and of each RayCluster that stood for
-`SETTLED` seconds, the operator's events about the RayService, and the objects made.
+Each recording is replayed in virtual time: pods, the dashboard's answers and edits come as recorded, all that the
+operator writes comes only from the simulator. Compared are every status of the RayService and of each RayCluster that
+stood for `SETTLED` seconds, the operator's events about the RayService, and the objects made.
 
 What is not compared, because a recording does not hold it or because it is an accident of timing:
 
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.resource import Resource, copy_of, dig, labels_of
 from airunway_kuberay_simulator import names
@@ -151,8 +151,8 @@ REPLAYED = [
 
 
 @pytest.fixture(scope="session")
-def traces(recordings: Path) -> Path:
-    return recordings / "upstream-traces" / "kuberay-v1.7.0"
+def traces() -> Path:
+    return recorded_by("kuberay-v1.7.0")
 
 
 def manifest(traces: Path, name: str) -> Resource:
@@ -275,7 +275,7 @@ async def test_real_kuberay_6_a_missing_service_account_is_an_event_and_nothing_
     made["metadata"]["name"] = "noacct"
     put(f"{GROUP}.scaleStrategy", {})(made)
     made["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]["serviceAccountName"] = "does-not-exist"
-    recording = Recording(traces.parent / "ray-2.56" / "noacct.jsonl", made)
+    recording = Recording(recorded_by("ray-2.56") / "noacct.jsonl", made)
     world = RecordedWorld(recording)
     await world.run()
     (recorded,) = (row for row in recording.of("Event") if row["type"] == "Warning")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.recorded import recorded_by
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins.contract import Context, Upstream
@@ -49,8 +50,8 @@ def processes(log: Path, section: str) -> list[set[int]]:
 
 
 @pytest.mark.parametrize("section", ["1->2 through args", "2->1 through args"])
-def test_counts_in_the_arguments_replace_every_replica_as_recorded(recordings: Path, section: str) -> None:
-    before, after = processes(recordings / "upstream-traces" / "ray-2.56" / "serve-rr2.log", section)
+def test_counts_in_the_arguments_replace_every_replica_as_recorded(section: str) -> None:
+    before, after = processes(recorded_by("ray-2.56") / "serve-rr2.log", section)
     assert not before & after, "recorded: none of them went on"
     first, last = (int(word) for word in section.split(maxsplit=1)[0].split("->"))
     old = serve.deployed(config(first, apart=False), {})

@@ -165,7 +165,7 @@ MANIFEST = ProviderManifest(
             api_formats=("openai-chat",),
         ),
     ),
-    # A Ray cluster is expensive for one model, so it is used only if a deployment requests it (spec ruling 7).
+    # A Ray cluster is expensive for one model, so it is used only if a deployment requests it.
     selection=SelectionMode.EXPLICIT,
     upstream=(
         _kind(

@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.resource import Resource
 from airunway_llmd_simulator.picker import (
@@ -29,9 +29,8 @@ from airunway_llmd_simulator.picker import (
 )
 from airunway_llmd_simulator.programs import Ended, PickerProgram, picker_of, sidecar_of
 
-RECORDINGS = Path(__file__).resolve().parents[5] / "shared" / "upstream-traces" / "llmd-lws"
+RECORDINGS = recorded_by("llmd-lws")
 
-pytestmark = pytest.mark.usefixtures("recordings")
 
 NEW: frozenset[Readable] = frozenset({("llm-d.ai", "inferenceobjectives"), ("llm-d.ai", "inferencemodelrewrites")})
 OLD: frozenset[Readable] = frozenset({("inference.networking.x-k8s.io", "inferenceobjectives")})

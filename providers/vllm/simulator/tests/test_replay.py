@@ -1,9 +1,9 @@
 """The simulated controller, fed with what the real one saw, must write what the real one wrote.
 
-The recordings lie in ``../shared/upstream-traces/llmd-lws``; where they are absent the tests skip, in CI they fail.
-Each is replayed in virtual time: pods, the status of StatefulSets, deletions and edits of the set come as recorded, all
-that the controller writes comes only from the simulator. Compared are every status of the set that stood for `SETTLED`
-seconds, replicas and partition of the leaders' StatefulSet, the groups made anew, and the objects made.
+Each recording is replayed in virtual time: pods, the status of StatefulSets, deletions and edits of the set come as
+recorded, all that the controller writes comes only from the simulator. Compared are every status of the set that
+stood for `SETTLED` seconds, replicas and partition of the leaders' StatefulSet, the groups made anew, and the objects
+made.
 
 What is not compared, because a recording does not hold it or because it is an accident of timing:
 
@@ -21,6 +21,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.recorded import recorded_by
 
 from airunway.resource import Resource, copy_of, dig, labels_of
 from airunway_testing.simulators.replay import lacking, settled
@@ -68,8 +69,8 @@ REPLAYED = [
 
 
 @pytest.fixture(scope="session")
-def traces(recordings: Path) -> Path:
-    return recordings / "upstream-traces" / "llmd-lws"
+def traces() -> Path:
+    return recorded_by("llmd-lws")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """What a released transformer writes stays as it is: digests of it over a fixed set of deployments, on record.
 
-What runs keeps the transformer that wrote it, so that an upgrade of a provider restarts nothing (spec ruling 27). That
+What runs keeps the transformer that wrote it, so that an upgrade of a provider restarts nothing. That
 holds only if the transformer goes on writing the same: any other output is an apply to everything that runs. A change
 therefore ships as a new transformer. The record lies beside the provider's tests, with the deployments in it:
 

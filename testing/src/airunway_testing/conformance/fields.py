@@ -1,7 +1,7 @@
 """Honoured or reported: each field of a deployment, changed, has to change something visible.
 
 A change is *honoured* (other objects), *warned* about (a warning names the field) or *refused* (a blocker). What is
-none of it is *ignored*, and a fault of the provider: the user's wish would be dropped without a word (spec ruling 18).
+none of it is *ignored*, and a fault of the provider: the user's wish would be dropped without a word.
 `setting_outcomes` asks the same of what comes from outside of the deployment: its runtime config, a model cache, a
 gateway's pool. In a provider's tests:
 

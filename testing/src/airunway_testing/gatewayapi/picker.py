@@ -1,6 +1,6 @@
 """A played endpoint picker: it answers Envoy's ``ext_proc`` as recorded of llm-d-router 0.10.
 
-Recorded in ``../shared/upstream-traces/llmd-lws/README.md``, #28: the answer is the header
+Recorded in ``tests/recordings/llmd-lws.md``, #28: the answer is the header
 ``x-gateway-destination-endpoint``; refusals are 503 without an endpoint, 400 for a body without model or that is no
 JSON, and 400 for a path whose suffix it does not know. It answers when it has the whole body, as the real one does.
 """

@@ -2,7 +2,7 @@
 
 It takes the flags and the configuration of llm-d-router 0.10 and refuses all others, follows its pool with the rights
 of its account, and answers health checks, ``ext_proc`` and ``/metrics``, as recorded in
-``../shared/upstream-traces/llmd-lws/README.md``, #22–#31.
+``tests/recordings/llmd-lws.md``, #22–#31.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What a deployment keeps while it serves, and what counts as a change of its own spec. Pure."""

@@ -1,0 +1,59 @@
+"""What counts as a change of a deployment's spec: one definition for template values, pod settings and transformers.
+
+Example: a deployment serves with older values of its template. Two replicas more, or a larger claim, change nothing of
+what its pods are made from, so it keeps them. A new argument of the engine takes the newest values.
+
+Both functions take a spec without default values (`to_essence`): the API server sets those of the CRD and a preview
+does not, and a default that a newer CRD adds is no change of the user's.
+"""
+
+from __future__ import annotations
+
+from airunway.resource import Resource, dig
+
+_NOT_UPSTREAM = ("gateway", "runtimeConfigName")
+"""Parts of a spec that no upstream object is made from."""
+
+_PASSING = ("suspend", "scaling")
+"""Parts whose change takes nothing newer; of ``scaling`` only the replica counts."""
+
+CLAIM_FIELDS = ("size", "storageClassName", "accessMode")
+"""Fields of a volume that only concern its claim, which the core makes."""
+
+
+def upstream_spec(essence: Resource) -> Resource:
+    """Returns the parts of a spec that upstream objects are made from."""
+    return _without_claims({key: value for key, value in essence.items() if key not in _NOT_UPSTREAM})
+
+
+def lasting_spec(essence: Resource) -> Resource:
+    """Returns the parts of a spec whose change takes what is newer: scaling and ``suspend`` do not."""
+    spec = upstream_spec(essence)
+    lasting = {key: value for key, value in spec.items() if key not in _PASSING}
+    if scaling := _without_counts(spec.get("scaling")):
+        lasting["scaling"] = scaling
+    return lasting
+
+
+def _without_counts(scaling: object) -> dict[str, object]:
+    """The roles without their replica counts."""
+    if not isinstance(scaling, dict):
+        return {}
+    return {
+        role: {key: value for key, value in worker.items() if key != "replicas"}
+        for role, worker in scaling.items()
+        if isinstance(worker, dict)
+    }
+
+
+def _without_claims(spec: Resource) -> Resource:
+    """A spec without what only concerns claims of volumes: a claim that grows is no change for what mounts it."""
+    volumes = dig(spec, "model", "storage", "volumes")
+    if not isinstance(volumes, list) or not any(dig(volume, "size") is not None for volume in volumes):
+        return spec
+    kept = [
+        {key: value for key, value in volume.items() if key not in CLAIM_FIELDS} if isinstance(volume, dict) else volume
+        for volume in volumes
+    ]
+    model = spec["model"]
+    return {**spec, "model": {**model, "storage": {**model["storage"], "volumes": kept}}}
