@@ -208,7 +208,7 @@ def test_before_anybody_has_decided_who_runs_it(
 def test_a_list_is_read_and_judged_in_five_milliseconds() -> None:
     """Each of the largest, the first reading included; a pass after it is a hundredth of that."""
     deployment = parse_deployment({"metadata": {"name": "a"}, "spec": {"model": {"id": "o/m"}}})
-    for program in ("vllm", "sglang", "dynamo.vllm"):
+    for program in ("vllm", "sglang"):
         fastest = min(_reading(deployment, program) for _ in range(5))
         assert fastest < 0.005, f"{program}: {fastest * 1000:.1f} ms"
 

@@ -15,6 +15,7 @@ from airunway_kaito.manifest import INFERENCE_SET, TRANSFORMERS, WORKSPACE
 from airunway_kaito.objects import desired
 
 TOKEN = {"huggingFaceToken": "hf-token"}
+HOME = [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "model"}]
 DROPPED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -119,7 +120,7 @@ def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
             "--tensor-parallel-size=2",
             "--quantization=awq",
         ],
-        "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}}],
+        "env": [*HOME, {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}}],
         "ports": [{"name": "http", "containerPort": 5000}],
         "resources": {
             "requests": {"nvidia.com/gpu": "2", "memory": "32Gi", "cpu": "4"},
@@ -165,7 +166,7 @@ def test_releases_whose_presets_take_no_model_ids_get_templates(vllm: Any, conte
     for release in ("0.4.5", "0.4.6", "0.7"):
         found = container(vllm(secrets=TOKEN), context(release=release, instanceType="X"))
         assert found["image"] == "vllm/vllm-openai:v0.23.0"
-        assert [entry["name"] for entry in found["env"]] == ["HF_TOKEN"]
+        assert [entry["name"] for entry in found["env"]] == ["HOME", "USER", "HF_TOKEN"]
 
 
 def test_releases_before_0_7_use_nodes_of_a_named_type(vllm: Any, context: Any) -> None:
@@ -195,6 +196,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
                         "--address=:5000",
                     ],
                     "ports": [{"name": "http", "containerPort": 5000}],
+                    "env": HOME,
                     "resources": {"requests": {"cpu": "8", "memory": "16Gi"}, "limits": {"memory": "16Gi"}},
                     "startupProbe": {"tcpSocket": {"port": 5000}, "periodSeconds": 10, "failureThreshold": 180},
                     "securityContext": DROPPED,
@@ -284,12 +286,13 @@ def test_environment_from_the_weakest_to_the_strongest(vllm: Any, context: Any) 
         {"name": "A", "value": "runtime"},
         {"name": "B", "value": "mine"},
         field,
+        *HOME,
         {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}},
     ]
     shared = RuntimeSettings(env=({"name": "HF_TOKEN", "value": "everybody's"},))
-    assert "valueFrom" in container(vllm(secrets=TOKEN), context(runtime=shared))["env"][0]
+    assert "valueFrom" in container(vllm(secrets=TOKEN), context(runtime=shared))["env"][0], "the deployment's Secret"
     own = vllm(env=[{"name": "HF_TOKEN", "value": "x"}], secrets=TOKEN)
-    assert container(own, context())["env"] == [{"name": "HF_TOKEN", "value": "x"}]
+    assert container(own, context())["env"] == [{"name": "HF_TOKEN", "value": "x"}, *HOME]
     assert [w.path for w in can_handle(own, context()).warnings] == ["spec.secrets.huggingFaceToken"]
 
 
@@ -313,6 +316,7 @@ def test_volumes_are_mounted_and_caches_are_used(vllm: Any, context: Any) -> Non
         {"name": "data", "mountPath": "/data"},
     ]
     assert found["env"] == [
+        *HOME,
         {"name": "HF_HOME", "value": "/model-cache"},
         {"name": "VLLM_CACHE_ROOT", "value": "/compilation-cache"},
     ]

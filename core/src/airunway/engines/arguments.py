@@ -129,15 +129,17 @@ def engine_arguments(
     options: list[Option] = []
     for key, value in args.items():
         path = f"spec.engine.args[{key}]"
+        problem = _refusal(table, f"--{key}", value) or _flag_as_value(table, key, value)
         if not _KEY.fullmatch(key):
             rule = "it must start with a letter or digit, contain only those, '.', '-' and '_', and have at most 128"
-            errors.append(Remark(path=path, message=f"invalid engine arg key {key[:128]!r}: {rule}"))
-        elif error := _refusal(table, f"--{key}", value) or _flag_as_value(table, key, value):
-            errors.append(Remark(path=path, message=error))
+            problem = f"invalid engine arg key {key[:128]!r}: {rule}"
+        if problem:
+            errors.append(Remark(path=path, message=problem))
         for name, text in _carried(path, key, value, _of(instead, key, whole), given, errors):
             flag, text = _switched(f"--{name}", text, kinds) if kinds is not None else (f"--{name}", text)
             if flag:
                 argv += _words(flag, text, joined=table.joined)
+            if flag and not problem:
                 truth = text.lower() in _TRUTHS
                 options.append(Option(path=path, name=flag, given=bool(text), is_truth=truth))
     words = settings.extra_args

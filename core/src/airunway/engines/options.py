@@ -73,12 +73,12 @@ PROGRAMS: Mapping[str, Program] = {
         Program(name="dynamo.trtllm", engine="trtllm", title="Dynamo's TensorRT-LLM worker", image=_RUNTIME),
         # Ray Serve LLM fills vLLM's argument classes by name; its releases before 2.49 know the engine's only.
         Program(
-            name="ray", engine="vllm", title="vLLM in Ray Serve LLM", server="vllm", short=_RAY_SHORT, keywords=True
+            name="ray", engine="vllm", title="Ray Serve LLM's vLLM", server="vllm", short=_RAY_SHORT, keywords=True
         ),
         Program(
             name="ray.engine",
             engine="vllm",
-            title="vLLM in Ray Serve LLM before 2.49",
+            title="the engine of Ray Serve LLM before 2.49, vLLM",
             server="vllm",
             short=_RAY_SHORT,
             keywords=True,
