@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pytest
 
@@ -13,6 +14,8 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource
+from airunway.sdk import setting
+from airunway_kaito.settings import Settings
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import (
     install_definitions,
@@ -28,9 +31,19 @@ WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="
 Make: TypeAlias = Callable[..., Resource]
 
 
+@dataclass(frozen=True, kw_only=True)
+class OneWorkspace(Settings):
+    """KAITO's settings where one replica is a Workspace, which most of these tests look at."""
+
+    inference_set: Literal["Auto", "Always", "WhenScaled"] = setting("WhenScaled", "As in the provider's own settings.")
+
+
 @pytest.fixture(scope="session")
 def kaito() -> ProviderHost:
-    return load("kaito")
+    """KAITO, with `OneWorkspace` as its settings. With its own, a new deployment is an InferenceSet (tests/kaito)."""
+    host = load("kaito")
+    host.__dict__["manifest"] = replace(host.manifest, settings=OneWorkspace)  # as its cached property has it
+    return host
 
 
 @pytest.fixture

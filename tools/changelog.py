@@ -1,4 +1,6 @@
-"""What changed, out of the fragments of changelog.d: python -m tools.changelog VERSION [--date 2026-01-31]
+"""What changed in a version: python -m tools.changelog VERSION [--date 2026-01-31]
+
+A section of CHANGELOG.md that is written by hand stands as it is; else it is made of the fragments of changelog.d.
 
 towncrier takes several fragments of one issue and kind only if numbers tell them apart (12.added.10.md), and refuses a
 second one that has a word there (18.fixed.guards.md). So it is given a copy in which they are numbered.
@@ -20,6 +22,7 @@ from tools.generated import ROOT
 __all__ = ["ChangelogError", "changelog"]
 
 FRAGMENTS = ROOT / "changelog.d"
+WRITTEN = ROOT / "CHANGELOG.md"
 
 
 class ChangelogError(Exception):
@@ -28,6 +31,8 @@ class ChangelogError(Exception):
 
 def changelog(version: str, date: str, *, fragments: Path = FRAGMENTS) -> str:
     """The section of a version. Raises ChangelogError, CalledProcessError."""
+    if by_hand := _written(version):
+        return by_hand
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     kinds = [each["directory"] for each in tools["towncrier"]["type"]]
     with tempfile.TemporaryDirectory() as temporary:
@@ -42,6 +47,12 @@ def changelog(version: str, date: str, *, fragments: Path = FRAGMENTS) -> str:
         command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", version, "--date", date]
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
         return done.stdout
+
+
+def _written(version: str) -> str:
+    """The section of a version in CHANGELOG.md; empty if it has none."""
+    _, found, rest = f"\n{WRITTEN.read_text(encoding='utf-8')}".partition(f"\n## {version}\n")
+    return f"## {version}\n{rest.partition(chr(10) + '## ')[0].rstrip()}\n" if found else ""
 
 
 def main() -> int:

@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 from tools.generated import write
 
 from airunway.status.conditions import CONDITIONS
+from airunway.status.engine_texts import ENGINE
 from airunway.status.reasons import CODES, PAGE, REASONS, Category
 from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, parent_conditions, roll_up
+from airunway.status.texts import CREATION, IMAGE_PULL, MOUNT, PREPARATION, PROVISIONING, SCHEDULING
 
 __all__ = ["page"]
 
@@ -160,6 +162,12 @@ def _codes() -> Iterator[str]:
         yield f"\n### {code.name}\n"
         yield f"{code.meaning}{field}\n"
         yield f"**What to do:** {remedy.replace('<', '&lt;')} Reasons: {reasons}."
+        if own := [row for table in _TABLES for row in table if row.remedy and row.code == code.name]:
+            yield ""
+            yield from (f"* {row.source}: {row.remedy.replace('<', '&lt;')}" for row in own)
+
+
+_TABLES = (ENGINE, IMAGE_PULL, SCHEDULING, CREATION, PREPARATION, MOUNT, PROVISIONING)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -66,8 +66,10 @@ async def test_tags_and_repositories_come_page_after_page() -> None:
 
 async def test_the_labels_of_an_image() -> None:
     async with container_registry(IMAGES) as local, client(local) as registry:
-        assert await registry.labels("team/llama", "1.0") == LABELS
-        assert await registry.labels("team/llama", "1.1") == {}
+        assert (await registry.labels("team/llama", "1.0"))[0] == LABELS
+        assert (await registry.labels("team/llama", "1.1"))[0] == {}
+        _, digest = await registry.labels("team/llama", "1.0")
+        assert (await registry.labels("team/llama", digest))[0] == LABELS, "by the digest the same is read again"
 
 
 @pytest.mark.parametrize(
@@ -136,9 +138,17 @@ def test_a_text_that_is_no_reference_is_none(reference: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "asked"),
-    [(Kind.LOOPBACK, False), (Kind.LINK_LOCAL, False), (Kind.OTHER, False), (Kind.PRIVATE, True), (Kind.OUTSIDE, True)],
+    [
+        (Kind.LOOPBACK, False),
+        (Kind.LINK_LOCAL, False),
+        (Kind.OTHER, False),
+        (Kind.PRIVATE, False),
+        (Kind.OUTSIDE, True),
+    ],
 )
-async def test_a_registry_that_no_administrator_has_named_is_not_on_this_machine(kind: Kind, *, asked: bool) -> None:
+async def test_a_registry_that_no_administrator_has_named_is_asked_at_public_addresses_only(
+    kind: Kind, *, asked: bool
+) -> None:
     async with container_registry([Image("a", "1", entrypoint=["x"])]) as local:
         address = address_of(local.host, insecure=True)
         async with Registry(address, trusted=False, kind=lambda _: kind) as registry:
@@ -160,14 +170,14 @@ async def test_a_registry_that_no_administrator_has_named_is_not_on_this_machine
 async def test_of_an_index_the_image_for_linux_amd64_is_read(platforms: tuple[str, ...], chosen: str) -> None:
     image = Image("a", "1", labels=LABELS, platforms=platforms)
     async with container_registry([image]) as local, client(local) as registry:
-        assert await registry.labels("a", "1") == {**LABELS, "platform": chosen}
+        assert (await registry.labels("a", "1"))[0] == {**LABELS, "platform": chosen}
 
 
 async def test_blobs_may_come_from_another_host() -> None:
     async with container_registry(IMAGES) as local, container_registry(IMAGES) as cdn, client(local) as registry:
         digest = json.loads(local._manifests["team/llama", local._tags["team/llama"]["1.0"]][1])["config"]["digest"]
         local.faults.inject(Redirect(to=f"http://{cdn.host}/v2/team/llama/blobs/{digest}"), route="blob")
-        assert await registry.labels("team/llama", "1.0") == LABELS
+        assert (await registry.labels("team/llama", "1.0"))[0] == LABELS
         assert cdn.asked("blob") == 1
 
 
@@ -248,7 +258,7 @@ async def test_a_token_is_fetched_once_for_a_repository() -> None:
     async with guarded("token") as local:
         async with client(local, credentials=USER) as registry:
             await listed(registry.tags("team/llama"))
-            assert await registry.labels("team/llama", "1.0") == LABELS
+            assert (await registry.labels("team/llama", "1.0"))[0] == LABELS
             await listed(registry.repositories())
         assert [each.target.partition("?")[2] for each in local.requests if each.host == "token"] == [
             "service=local&scope=repository:team/llama:pull",
@@ -277,7 +287,7 @@ async def test_a_token_for_everyone_needs_no_credentials() -> None:
 
 async def test_basic_credentials_go_to_the_registry() -> None:
     async with guarded("basic") as local, client(local, credentials=USER) as registry:
-        assert await registry.labels("team/llama", "1.0") == LABELS
+        assert (await registry.labels("team/llama", "1.0"))[0] == LABELS
 
 
 @pytest.mark.parametrize("auth", ["basic", "token"])
@@ -639,7 +649,7 @@ async def test_labels_of_any_shape(labels: object) -> None:
         config = local.put_blob(json.dumps({"config": {"Labels": labels}}).encode())
         described = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": config}
         local.put_manifest("a", "1", json.dumps({"config": described}).encode())
-        assert await registry.labels("a", "1") == {}
+        assert (await registry.labels("a", "1"))[0] == {}
 
 
 async def test_content_that_is_not_what_its_digest_says_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ from airunway_catalogue.scan import (
     complete_images,
     made_from,
     newest_first,
+    not_for,
     plan_of,
     templates_of,
 )
@@ -152,7 +154,7 @@ def made(found: ImageLabels, of: Resource | None = None, **what: str) -> list[Re
 
 
 def test_an_image_with_two_recommendations_makes_two_templates() -> None:
-    first, second = made(read_labels(LABELS), source(runtimeConfigName="gpu"))
+    first, second = made(read_labels(LABELS), source(runtimeConfigName="gpu", trustOptimized=True))
     assert first["spec"] == {
         "modelName": "meta-llama/Llama-3.1-8B-Instruct",
         "metric": "latency",
@@ -179,6 +181,28 @@ def test_an_image_without_labels_makes_one_template_called_like_its_repository()
     }
 
 
+def test_an_image_decides_nothing_that_its_source_does_not_allow() -> None:
+    """The labels of a vendor's image name another vendor's model, and praise the image."""
+    found = replace(read_labels(LABELS), digest="sha256:" + "a" * 64)
+    llama = source(models=["meta-llama/Llama-3.1-*", "team/*"])
+    vendor = source(models=["vendor/*", "*/llama"])
+    assert len(made(found, llama)) == 2
+    assert made(found, vendor) == []
+    assert "meta-llama/Llama-3.1-8B-Instruct, which spec.models does not list" in not_for(image(), found, vendor)
+    assert len(made(ImageLabels(), vendor)) == 1, "an image that names no model is for that of its own name"
+    assert made(ImageLabels(), vendor, name="other/thing") == []
+    assert [each["spec"].get("optimized") for each in made(found)] == [None, None]
+    assert {each["spec"]["defaults"]["image"] for each in made(found)} == {
+        each["spec"]["discovery"]["image"] for each in made(found)
+    }
+    pinned = f"registry.example/team/llama:1.0@sha256:{'a' * 64}"
+    assert made(found)[0]["spec"]["defaults"]["image"] == pinned, "the tag may lead to another image tomorrow"
+    assert complete_images(made(found)) == {"registry.example/team/llama:1.0"}
+    assert [each["metadata"]["name"] for each in made(found)] == [
+        each["metadata"]["name"] for each in made(replace(found, digest=""))
+    ], "another digest under the tag makes no second template"
+
+
 def test_an_image_with_unreadable_recommendations_makes_none() -> None:
     assert made(read_labels({"ai.airunway.model.recommendedDeployments": "nonsense"})) == []
 
@@ -193,9 +217,9 @@ def test_names_are_the_same_for_every_scan_and_differ_for_every_way() -> None:
         Recommendation(gpu_model="H100", gpu_count=2, precision="fp8", metric="latency", optimized=True),
     ]
     found = ImageLabels(recommended=tuple(ways))
-    names = [each["metadata"]["name"] for each in made(found)]
+    names = [each["metadata"]["name"] for each in made(found, source(trustOptimized=True))]
     assert len(set(names)) == len(ways)
-    assert names == [each["metadata"]["name"] for each in made(found, source("other"))]
+    assert names == [each["metadata"]["name"] for each in made(found, source("other", trustOptimized=True))]
     assert not set(names) & {each["metadata"]["name"] for each in made(found, tag="1.1")}
 
 

@@ -31,7 +31,7 @@ import airunway_vllm
 from airunway.api import inferenceproviderconfig, modeldeployment
 from airunway.api.crds import schema_of
 from airunway.cel import MAX_EXPRESSION_LENGTH
-from airunway.status import texts
+from airunway.status import engine_texts, texts
 
 LENGTH = 60_000
 LIMIT_S = 0.3
@@ -212,7 +212,10 @@ def test_m8_a_quadratic_pattern_is_found(pattern: str) -> None:
 
 
 def test_m8_the_tables_are_among_what_is_found() -> None:
-    tables = (texts.ENGINE, texts.IMAGE_PULL, texts.SCHEDULING, texts.CREATION, texts.MOUNT, texts.PROVISIONING)
+    tables = (
+        *(engine_texts.ENGINE, texts.IMAGE_PULL, texts.SCHEDULING, texts.AUTOSCALING),
+        *(texts.CREATION, texts.MOUNT, texts.PROVISIONING),
+    )
     known = {pattern.pattern for pattern in patterns().values()}
     assert {row.pattern.pattern for table in tables for row in table} <= known
     assert {"airunway.redaction._ESCAPES", "airunway_kaito.reasons.ERRORS"} <= set(patterns())

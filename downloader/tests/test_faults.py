@@ -7,6 +7,7 @@ import json
 import resource
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 from aiohttp import web
 from downloader.tests.conftest import FILES, LLAMA, Claim, content, start, tree_digest
 
+from airunway_downloader import client, files
 from airunway_downloader.cli import run
+from airunway_testing.controlplane.certificates import new_authority
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 from airunway_testing.modelhub.serving import (
     CutBody,
@@ -255,6 +258,11 @@ class Listed:
         self.entries = entries
         self.fetched: list[str] = []
         self.echo = ""
+        self.endless = 0
+        """Entries of each page of a list that never ends; 0: it ends after one page."""
+        self.status, self.words = 403, ""
+        self.drips = False
+        self.pages = 0
 
     def application(self) -> web.Application:
         app = web.Application()
@@ -266,13 +274,26 @@ class Listed:
     async def _revision(self, request: web.Request) -> web.Response:
         return web.json_response({"sha": "a" * 40})
 
-    async def _tree(self, request: web.Request) -> web.Response:
-        return web.Response(text=json.dumps(self.entries), content_type="application/json")
+    async def _tree(self, request: web.Request) -> web.StreamResponse:
+        self.pages += 1
+        if self.drips:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while not request.transport or not request.transport.is_closing():
+                await response.write(b" ")
+                await asyncio.sleep(0.02)
+            return response
+        page, headers = self.entries, {}
+        if self.endless:
+            at = self.pages
+            page = [{"type": "directory", "path": f"d{at}-{each}"} for each in range(self.endless)]
+            headers = {"Link": f'<{request.path}?cursor={at}>; rel="next"'}
+        return web.Response(text=json.dumps(page), content_type="application/json", headers=headers)
 
     async def _file(self, request: web.Request) -> web.Response:
         self.fetched.append(request.path)
-        message = f"{request.headers.get('Authorization')} {self.echo}"
-        return web.json_response({"error": message}, status=403, headers={"X-Error-Message": message})
+        message = self.words or f"{request.headers.get('Authorization')} {self.echo}"
+        return web.json_response({"error": message}, status=self.status, headers={"X-Error-Message": message})
 
 
 @pytest.fixture
@@ -317,6 +338,68 @@ async def test_entries_that_are_none(listed: Listed, claim: Claim, entry: dict[s
     listed.entries.append(entry)
     assert (await claim.download(LLAMA)).reason == reason
     assert list(claim.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("check-size",), ("download", "--into")])
+async def test_a_list_that_never_ends_is_counted_while_it_is_read(
+    listed: Listed, claim: Claim, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a hostile hub sends it: page after page, of folders too, or of many bytes, or of one byte now and then."""
+
+    async def outcome() -> tuple[str, int]:
+        listed.pages = 0
+        into = [str(claim.folder)] if len(command) > 1 else []
+        done = await claim.command(*command, *into, LLAMA)
+        return done.reason, listed.pages
+
+    monkeypatch.setattr(files, "_MOST_ENTRIES", 50)
+    listed.endless = 20
+    assert await outcome() == ("InvalidSpec", 3), "the page after the limit is not asked for"
+    monkeypatch.setattr(files, "_MOST_ENTRIES", 1 << 40)
+    monkeypatch.setattr(files, "_MOST_LISTED", 1000)
+    reason, pages = await outcome()
+    assert (reason, pages < 5) == ("ServerError", True)
+    monkeypatch.setattr(files, "LIST_SECONDS", 0.0)
+    monkeypatch.setattr(files, "_MOST_LISTED", 1 << 40)
+    assert await outcome() == ("Timeout", 1)
+    listed.drips = True
+    monkeypatch.setattr(client, "_BODY_S", 0.2)
+    assert (await outcome())[0] == "Timeout"
+    assert list(claim.folder.iterdir()) == []
+
+
+async def test_a_token_that_was_not_given_is_not_called_refused(listed: Listed, claim: Claim) -> None:
+    listed.status, listed.words = 401, "Invalid credentials in Authorization header"
+    without, wrong = await claim.download(LLAMA), await claim.download(LLAMA, HF_TOKEN="hf_wrong")
+    assert {without.reason, wrong.reason} == {"Unauthorized"}
+    assert "none was given" in without.words
+    assert "spec.secrets.huggingFaceToken" in without.words
+    assert "refuses the token" in wrong.words
+
+
+async def test_a_hub_of_a_private_authority_is_trusted_by_the_file_that_is_given(claim: Claim, tmp_path: Path) -> None:
+    right, _ = (new_authority(tmp_path / name, name=name) for name in ("right", "other"))
+    pair = right.server(tmp_path / "hub", name="hub", hosts=("127.0.0.1",))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    runner = web.AppRunner(Listed([]).application(), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    claim.environment["HF_ENDPOINT"] = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    nothing = tmp_path / "nothing.pem"
+    nothing.write_text("no certificate")
+    try:
+        for file in ("", str(tmp_path / "other.crt")):
+            done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=file)
+            assert done.reason == "DependenciesUnreachable"
+            assert "caBundle" in done.words
+        for path in (nothing, tmp_path / "missing.pem"):
+            done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=str(path))
+            assert (done.reason, "caBundle" in done.words) == ("InvalidSpec", True)
+        done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=str(tmp_path / "right.crt"))
+        assert (done.reason, "no files" in done.words) == ("SourceNotFound", True), "its list was read"
+    finally:
+        await runner.cleanup()
 
 
 async def test_credentials_are_in_no_message_and_no_log(

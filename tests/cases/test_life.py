@@ -14,7 +14,7 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, format_time, is_true, uid_of
-from airunway_testing.expectations import phase_is, reason_is, running_at
+from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.operator import (
     running_core,
     running_provider,
@@ -116,8 +116,9 @@ async def test_case_14_what_a_custom_selector_writes_is_respected_and_never_over
         running_simulator(kubeconfig, kaito, level="api"),
     ):
         key = await create(manifest())
-        waiting = await until(client, key, reason_is("ProviderSelected", "NoProviderSelected"))
-        assert waiting["status"]["message"] == "No provider specified and provider-selector not installed"
+        waiting = await until(client, key, says("No provider specified and provider-selector not installed"))
+        assert (waiting["status"]["phase"], waiting["status"]["reason"]) == ("Pending", "NoProviderSelected")
+        assert condition_of(waiting, "ProviderSelected") is None
         condition = {
             "type": "ProviderSelected",
             "status": "True",
@@ -132,7 +133,7 @@ async def test_case_14_what_a_custom_selector_writes_is_respected_and_never_over
             "metadata": {"name": key.name, "namespace": key.namespace},
             "status": choice,
         }
-        await client.apply(MODEL_DEPLOYMENT, body, manager="cost-selector", force=True, subresource="status")
+        await client.apply(MODEL_DEPLOYMENT, body, manager="cost-selector", force=False, subresource="status")
         await until(client, key, phase_is("Running"))
         await edit(key, {"spec": {"model": {"id": "google/other-gguf/other.gguf"}}})
         running = await until(client, key, running_at(2))

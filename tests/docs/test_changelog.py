@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools.changelog import FRAGMENTS, ChangelogError, changelog
+from tools.changelog import FRAGMENTS, WRITTEN, ChangelogError, changelog
 
 NAMES = ("12.added.md", "12.added.10.md", "18.fixed.guards.md", "18.fixed.release.md", "18.security.md", "9.removed.md")
 
@@ -19,6 +19,13 @@ def test_every_fragment_is_in_it() -> None:
     fragments = sorted(FRAGMENTS.glob("*.md"))
     assert "No significant changes" not in changes or not fragments
     assert [path.name for path in fragments if words(path.read_text()) not in changes] == []
+
+
+def test_a_section_that_is_written_by_hand_stands_as_it_is() -> None:
+    section = changelog("0.1.0", "2026-01-31")
+    assert section.startswith("## 0.1.0\n")
+    assert section.strip() in WRITTEN.read_text(encoding="utf-8")
+    assert len(words(section).split()) <= 400
 
 
 def test_fragments_of_one_issue_and_kind_all_count(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from airunway.doctor.checks_accounts import expected_guards, expected_rights, sh
 from airunway.doctor.checks_processes import rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.report import document, lines
-from airunway.doctor.snapshot import ProcessDeployment, Right, components_in
+from airunway.doctor.snapshot import PolicyFile, ProcessDeployment, Right, components_in
 from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSettings, published_in
 from airunway.rbac.admission_policies import status_guard
 from airunway.rbac.rights import ADD_ONS, AddOn, Rights
@@ -61,6 +61,12 @@ def provider(**engine: bool) -> Resource:
     }
 
 
+def held(*, seconds: int) -> Resource:
+    since = format_time(NOW - timedelta(seconds=seconds))
+    metadata = {"namespace": "ml", "name": "gone", "deletionTimestamp": since, "finalizers": ["corp.example/hold"]}
+    return {"metadata": metadata}
+
+
 def leaving(*, seconds: int) -> Resource:
     since = format_time(NOW - timedelta(seconds=seconds))
     metadata = {"namespace": "ml", "name": "old", "deletionTimestamp": since}
@@ -82,6 +88,10 @@ CASES: dict[str, tuple[Snapshot, str]] = {
     "ARW0701": (
         replace(EMPTY, nodes=({"metadata": {"name": "a"}},), providers=(provider(gpuSupport=True),)),
         "None of 1 nodes has one to allocate.",
+    ),
+    "ARW0803": (
+        replace(EMPTY, deployments=(held(seconds=61),), artifacts=()),
+        "Its deletion was asked for at 2026-09-01 11:58Z, and corp.example/hold holds it.",
     ),
     "ARW0802": (
         replace(EMPTY, deployments=(leaving(seconds=301),), providers=(provider(cpuSupport=True),)),
@@ -106,6 +116,7 @@ def test_what_no_test_can_do_to_an_api_server_is_found_too(code: str) -> None:
         replace(EMPTY, components=(CORE,), configurations=configuration(age=timedelta(days=400))),
         replace(EMPTY, nodes=({"metadata": {"name": "a"}},), providers=(provider(cpuSupport=True),)),
         replace(EMPTY, deployments=(leaving(seconds=299),), providers=(provider(cpuSupport=True),)),
+        replace(EMPTY, deployments=(held(seconds=59), leaving(seconds=200)), artifacts=()),
     ],
 )
 def test_on_the_good_side_of_a_limit_nothing_is_found(snapshot: Snapshot) -> None:
@@ -295,7 +306,7 @@ def test_the_catalogue_is_a_component(live: Resource, said: list[EffectiveSettin
         ({"wanted": 2}, {}, "ARW0203"),
         ({}, {"leases": {}}, "ARW0205"),
         ({"version": "99.0.0"}, {}, "ARW0206"),
-        ({}, {"accounts": {ObjectKey("airunway-system", "default"): False}}, "ARW0209"),
+        ({}, {"accounts": {ObjectKey("airunway-system", "default"): None}}, "ARW0209"),
         ({}, {"elsewhere": (replace(CATALOGUE, key=ObjectKey("b", "cat")),)}, "ARW0211"),
         (
             {},
@@ -488,7 +499,7 @@ def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
     text = "\n".join(told(replace(EMPTY, unseen=(unseen,), storage_classes=())))
     assert "◌ nodes: you may not: nodes is forbidden" in text
     assert "◌ Webhook                     0 of 8 checks" in text
-    assert "⚠ Nodes, storage, gateway     2 of 8 checks: ARW0705" in text
+    assert "⚠ Nodes, storage, gateway     2 of 9 checks: ARW0705" in text
     assert "Nothing is wrong" not in text
     blind = "\n".join(told(EMPTY))
     assert blind.endswith(f"Nothing wrong was found by 2 of {len(CHECKS)} checks; the others could not be made.")
@@ -562,6 +573,7 @@ def test_checks_take_any_object(obj: Resource) -> None:
         elsewhere=(CORE,),
         endpoints={},
         rights={},
+        policy_files={"Deployment/a/b": PolicyFile(config_map=ObjectKey("a", "p"), key="policy.yaml", text="[")},
         policies=several,
         bindings=several,
         guards={"Deployment/a/b": ({"kind": "ValidatingAdmissionPolicy", **JUNK, "spec": {}},)},
@@ -592,3 +604,66 @@ def test_ignored_checks_are_not_made() -> None:
     found = run_checks(CASES["ARW0101"][0], ignored=frozenset({"ARW0101"}))
     assert found.findings == ()
     assert "ARW0101" not in {check.code for check in (*found.done, *found.skipped)}
+
+
+def lapsed(name: str) -> Resource:
+    spec = {"holderIdentity": f"{name}-0", "renewTime": format_time(NOW - timedelta(minutes=7))}
+    return {"metadata": {"namespace": "airunway-system", "name": name}, "spec": spec}
+
+
+def test_tokens_that_are_refused_are_one_finding_and_not_one_for_each_lease_and_provider() -> None:
+    """Every Lease of every process ended, and every provider fell silent: seven findings named no cause."""
+    components = tuple(
+        ProcessDeployment(
+            key=ObjectKey("airunway-system", name),
+            core=name == "core",
+            providers=(name,) if name != "core" else (),
+            options={"gateway": "auto", "model-cache": "on"},
+            account=name,
+            available=1,
+            selector={"app": name},
+        )
+        for name in ("core", "p", "q")
+    )
+    silent = tuple(
+        {
+            **provider(cpuSupport=True),
+            "metadata": {"name": name},
+            "status": {"lastHeartbeat": format_time(NOW - timedelta(minutes=7))},
+        }
+        for name in ("p", "q")
+    )
+    leases = {name: lapsed(name) for component in components for name in component.leases}
+    early, late = (format_time(NOW - timedelta(minutes=minutes)) for minutes in (60, 8))
+    snapshot = replace(
+        EMPTY,
+        components=components,
+        providers=silent,
+        leases=leases,
+        pods=tuple(
+            {"metadata": {"name": f"{name}-0", "labels": {"app": name}, "creationTimestamp": early}}
+            for name in ("core", "p", "q")
+        ),
+        accounts={
+            ObjectKey("airunway-system", name): {"metadata": {"creationTimestamp": late if name == "p" else early}}
+            for name in ("core", "p", "q")
+        },
+    )
+    (finding,) = run_checks(snapshot).findings
+    assert (finding.code, finding.object) == ("ARW0205", "Namespace/airunway-system")
+    assert finding.what.startswith("3 processes do not renew their Leases. core: Lease airunway-controller: ")
+    assert "Account p was made anew after the pods: the API server refuses their tokens (401)." in finding.what
+    assert finding.do == "kubectl rollout restart deployment/p --namespace airunway-system"
+
+
+def test_a_sandbox_gets_no_tick_for_processes_that_are_not_in_the_cluster() -> None:
+    available = {"type": "Available", "status": "True"}
+    outside = {**provider(cpuSupport=True)}
+    outside["status"] = {**outside["status"], "conditions": [available]}
+    text = told(replace(EMPTY, components=(), elsewhere=(), providers=(outside,)))
+    assert any(line.startswith("◌ Processes") for line in text)
+    assert not any(line.startswith("✔ Processes") for line in text)
+
+
+def test_an_area_of_which_checks_were_skipped_gets_no_tick() -> None:
+    assert [line for line in told(EMPTY) if line.startswith("✔")] == []

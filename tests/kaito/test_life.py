@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kaito.conftest import Pods
+from tests.kaito.conftest import SPEC, Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, SERVICE, STATEFUL_SET, Client, Kind, NotFound
+from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import autoscale
@@ -20,7 +21,7 @@ from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.operator import Deploy, deployments, gone, playing, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -54,6 +55,24 @@ async def never_two_workloads(client: Client, namespace: str) -> AsyncIterator[N
     assert seen == []
 
 
+async def test_a_new_deployment_is_scaled_from_one_to_two_without_an_outage(
+    kubeconfig: Path, client: Client, namespace: str, kubectl: Kubectl
+) -> None:
+    """With the provider's own settings: it starts as an InferenceSet, and an autoscaler's first step stops nothing."""
+    async with (
+        playing(kubeconfig, client, load("kaito"), level="cluster"),
+        deployments(client, namespace, SPEC) as deploy,
+    ):
+        key = await deploy()
+        await until(client, key, running_at(1))
+        (first,) = await client.list_all(WORKSPACE, namespace=namespace)
+        kubectl("scale", "md", key.name, "-n", namespace, "--replicas=2")
+        await until(client, key, has_replicas(2, 2), what="two replicas")
+        after = {obj["metadata"]["uid"] for obj in await client.list_all(WORKSPACE, namespace=namespace)}
+        assert first["metadata"]["uid"] in after, "the first replica stayed"
+        assert len(after) == 2
+
+
 async def test_one_replica_becomes_three_none_and_one_again(
     deploy: Deploy, client: Client, pods: Pods, kubectl: Kubectl
 ) -> None:
@@ -84,7 +103,11 @@ async def test_one_replica_becomes_three_none_and_one_again(
         pod["metadata"]["name"]
     ]
     said = [event["note"] for event in await client.list_all(EVENT, namespace=key.namespace) if "note" in event]
-    assert any("Workspace 'llama' is deleted and made again: Workspace to InferenceSet" in note for note in said)
+    (note,) = [
+        note for note in said if "Workspace 'llama' is deleted and made again: Workspace to InferenceSet" in note
+    ]
+    assert "To avoid the outage, create a second deployment" in note
+    assert "with another number no model is served until" in str(dig(first, "status", "warnings"))
 
 
 async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_log: Path) -> None:
@@ -101,6 +124,21 @@ async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_
     await asyncio.sleep(2)
     ours = [r for r in log.read() if r.writes and r.namespace == key.namespace and r.agent]
     assert ours == [], "passes that find nothing to do write nothing"
+
+
+async def test_kaito_writes_nothing_back_into_what_the_provider_wrote(deploy: Deploy, client: Client) -> None:
+    """KAITO 0.12 added ``resources: {}`` to a container without any, and both wrote every 30 seconds for ever."""
+    cpu = {"engine": {"type": "llamacpp", "args": {"ggufUrl": "https://example.com/m.gguf"}}, "resources": None}
+    unusual = {
+        "resources": {"gpu": {"count": 1}, "cpu": "0.5", "memory": "1024Mi"},
+        "env": [{"name": "A", "value": ""}],
+    }
+    keys = [await deploy("plain", **cpu), await deploy("unusual", **unusual)]
+    for key in keys:
+        await until(client, key, running_at(1))
+    for kind in (WORKSPACE, INFERENCE_SET):
+        ours = await client.list_all(kind, namespace=keys[0].namespace)
+        assert {obj["metadata"]["generation"] for obj in ours} <= {1}
 
 
 async def test_what_an_autoscaler_decides_holds(deploy: Deploy, client: Client) -> None:

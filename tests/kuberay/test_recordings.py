@@ -15,6 +15,7 @@ from tests.recorded import recorded_by
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import condition_of
+from airunway.status.reasons import CODES as REMEDIES
 
 STARTS = "Deploying Progressing: the Ray cluster starts"
 LOADS = "Deploying Progressing: all pods are ready, and the application is being deployed"
@@ -208,7 +209,7 @@ CODES = {
 def test_the_root_cause_is_named_with_a_remedy(recording: str, traces: Path, kuberay: ProviderHost) -> None:
     found = [s["rootCause"] for _, s in statuses(traces / f"{recording}.jsonl", kuberay) if "rootCause" in s]
     assert {cause["code"] for cause in found} == {CODES[recording]}
-    assert all("See docs/reference/conditions.md#" in cause["message"] for cause in found)
+    assert all(cause["message"].endswith(REMEDIES[cause["code"]].remedy_for(cause["object"])) for cause in found)
 
 
 def test_replicas_are_workers_and_never_the_head(traces: Path, kuberay: ProviderHost) -> None:

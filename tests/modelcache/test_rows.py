@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 from tests.modelcache.conftest import MODEL, Ground, running_part
 
 from airunway.api import names
-from airunway.artifacts.claims import claim_name
+from airunway.artifacts.claims import claim_name, content_name
 from airunway.artifacts.jobs import finished
 from airunway.configs.resolution import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
@@ -426,6 +426,24 @@ async def test_a30_a_foreign_claim_under_our_name_is_neither_used_nor_deleted(gr
         assert live["metadata"]["resourceVersion"] == foreign["metadata"]["resourceVersion"]
         assert await ground.downloads() == []
         await ground.client.delete(PERSISTENT_VOLUME_CLAIM, key_of(foreign))
+        await ground.until("Ready")
+
+
+async def test_a_poisoned_artifact_under_the_derived_name_is_used_by_no_deployment(ground: Ground) -> None:
+    """Its labels, name and source are those of the artifact that the part would have made; its hub is the thief's."""
+    thief = user_made(ground, env=[{"name": "HF_ENDPOINT", "value": ground.hub.endpoint}], accessMode="ReadWriteMany")
+    thief["spec"] |= {"storageClassName": ground.class_name, "modelId": MODEL, "runtimeConfigName": "default"}
+    thief["metadata"] |= {
+        "name": content_name(thief["spec"], ground.namespace),
+        "labels": {names.MANAGED_BY: names.MANAGED_BY_VALUE, names.PART: names.MODEL_CACHE_PART},
+    }
+    made = await ground.client.create(MODEL_ARTIFACT, thief)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(cache=SIZED)
+        live = await ground.until("ResourceConflict")
+        assert key_of(made).name in dig(condition_of(live, "ModelCacheReady"), "message", default="")
+        assert dig(live, "status", "modelCache", "ready") is False
+        await ground.client.delete(MODEL_ARTIFACT, key_of(made))
         await ground.until("Ready")
 
 

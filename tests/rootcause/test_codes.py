@@ -101,7 +101,7 @@ async def test_what_a_kubelet_reports(name: str, deploy: Deploy, client: Client)
     assert status["rootCause"]["object"] == f"Pod/{key.namespace}/{name}-0"
     assert told.says in status["message"]
     assert status["message"] == status["rootCause"]["message"]
-    assert status["message"].endswith(CODES[told.code].link)
+    assert status["message"].endswith(CODES[told.code].remedy_for(status["rootCause"]["object"]))
     recovered = await healed(client, key)
     assert recovered["status"]["message"] == f"Workspace {name} is ready"
 

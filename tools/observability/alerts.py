@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 __all__ = ["ALERTS", "Alert", "rule_file"]
 
@@ -235,13 +236,17 @@ ALERTS: tuple[Alert, ...] = (
         summary="{{ $value }} ModelDeployments have no metrics of their own",
         description="There are more ModelDeployments than the limit on objects in metrics.",
         meaning="AirunwayNotReady cannot see all deployments. Counts by namespace, provider and phase are complete.",
-        steps=("Alert on `airunway_modeldeployment_total` by phase instead, or watch some namespaces per controller.",),
+        steps=("Alert on `airunway_modeldeployments` by phase instead, or watch some namespaces per controller.",),
     ),
 )
 
 
 def rule_file(docs_url: str) -> dict[str, Any]:
-    """A rule file as Prometheus reads it; the same ``groups`` are the spec of a PrometheusRule."""
+    """A rule file as Prometheus reads it; the same ``groups`` are the spec of a PrometheusRule.
+
+    As long as the address of the documentation is a placeholder, which no browser finds, alerts have no runbook.
+    """
+    published = not (urlsplit(docs_url).hostname or "").endswith(".example")
     rules = [
         {
             "alert": alert.name,
@@ -251,7 +256,7 @@ def rule_file(docs_url: str) -> dict[str, Any]:
             "annotations": {
                 "summary": alert.summary,
                 "description": alert.description,
-                "runbook_url": f"{docs_url}/reference/alerts.md#{alert.anchor}",
+                **({"runbook_url": f"{docs_url}/reference/alerts.md#{alert.anchor}"} if published else {}),
             },
         }
         for alert in ALERTS

@@ -44,7 +44,7 @@ def dashboard() -> dict[str, Any]:
         "templating": {
             "list": [
                 {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-                _variable("namespace", "Namespace", "airunway_modeldeployment_total"),
+                _variable("namespace", "Namespace", "airunway_modeldeployments"),
                 _variable("provider", "Provider", "airunway_deployment_status"),
             ]
         },

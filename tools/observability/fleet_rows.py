@@ -14,7 +14,7 @@ ROWS: tuple[Row, ...] = (
                 title="Deployments",
                 kind="stat",
                 width=4,
-                queries=((f"sum(max by (namespace, phase) (airunway_modeldeployment_total{{{IN_NAMESPACE}}}))", ""),),
+                queries=((f"sum(max by (namespace, phase) (airunway_modeldeployments{{{IN_NAMESPACE}}}))", ""),),
                 description="All ModelDeployments of the chosen namespaces.",
             ),
             Panel(
@@ -34,8 +34,7 @@ ROWS: tuple[Row, ...] = (
                 title="Deployments by phase",
                 queries=(
                     (
-                        "sum by (phase) (max by (namespace, phase) "
-                        f"(airunway_modeldeployment_total{{{IN_NAMESPACE}}}))",
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modeldeployments{{{IN_NAMESPACE}}}))",
                         "{{phase}}",
                     ),
                 ),
@@ -161,7 +160,7 @@ ROWS: tuple[Row, ...] = (
                 width=6,
                 queries=(
                     (
-                        f"sum by (phase) (max by (namespace, phase) (airunway_modelartifact_total{{{IN_NAMESPACE}}}))",
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modelartifacts{{{IN_NAMESPACE}}}))",
                         "{{phase}}",
                     ),
                 ),
@@ -231,7 +230,7 @@ ROWS: tuple[Row, ...] = (
                 width=6,
                 queries=(
                     (
-                        f"sum by (phase) (max by (namespace, phase) (airunway_modeltemplate_total{{{IN_NAMESPACE}}}))",
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modeltemplates{{{IN_NAMESPACE}}}))",
                         "{{phase}}",
                     ),
                 ),
@@ -257,7 +256,7 @@ ROWS: tuple[Row, ...] = (
             Panel(
                 title="Model sources",
                 width=6,
-                queries=(("max by (phase) (airunway_modelsource_total)", "{{phase}}"),),
+                queries=(("max by (phase) (airunway_modelsources)", "{{phase}}"),),
                 description="ModelSources by phase.",
             ),
             Panel(

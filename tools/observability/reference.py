@@ -37,6 +37,12 @@ def metrics_page() -> str:
         f"At most {OBJECT_LIMIT} deployments have them; "
         "`airunway_objects_left_out` counts the others. Counters and histograms of deployments come from the leader; "
         "gauges are the same in every replica, so use their maximum in queries.",
+        "Gauges that count objects are called after them (`airunway_modeldeployments{namespace,phase}`, "
+        "`airunway_modelartifacts`, …): in Prometheus `_total` ends the names of counters alone. A dashboard that asks "
+        "for `modeldeployment_total{namespace,phase}`, as designs of the project call it, needs the new name and "
+        "nothing else.",
+        "`airunway_build_info` has one series for each process, so that it can be joined with the process's metrics: "
+        "`process_resident_memory_bytes * on (instance, job) group_left (component) airunway_build_info`.",
         "These labels collide with the target labels of the Prometheus Operator: set `honorLabels: true` in the "
         "ServiceMonitor or PodMonitor.",
         _table(("metric", "type", "labels", "exported by", "meaning"), rows),

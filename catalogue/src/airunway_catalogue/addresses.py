@@ -19,6 +19,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
+from airunway.references import is_image
+
 
 class Kind(StrEnum):
     """Who can be reached at an address."""
@@ -68,12 +70,13 @@ def kind_of(address: str) -> Kind:
 class AddressGuard:
     """The addresses to which requests for one registry may go: those of `home`, public ones, and those of its kind.
 
-    If `home` is not `trusted`, its own address must be a public or a private one.
+    If `home` is not `trusted`, because no administrator has named it, its own address must be public: else a user could
+    look for open ports in private networks by the answers.
     """
 
     def __init__(self, home: str, *, trusted: bool = True, kind: Callable[[str], Kind] = kind_of) -> None:
         self._home = home
-        self._at_home = frozenset(Kind) if trusted else frozenset((Kind.OUTSIDE, Kind.PRIVATE))
+        self._at_home = frozenset(Kind) if trusted else frozenset((Kind.OUTSIDE,))
         self._kind = kind
         self._allowed = {Kind.OUTSIDE}
         if is_literal(home):
@@ -194,6 +197,8 @@ class ImageReference:
 
 def image_of(reference: str) -> ImageReference | None:
     """Where an image is, as container runtimes read a reference; None for a text that is none."""
+    if not is_image(reference):
+        return None
     name, at, digest = reference.partition("@")
     if at and not DIGEST.fullmatch(digest):
         return None

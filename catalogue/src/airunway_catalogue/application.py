@@ -119,9 +119,7 @@ class CatalogueApplication:
             home=settings.home,
             clock=clock,
         )
-        self.metrics.add_source(
-            "templates", lambda: phase_points("airunway_modeltemplate_total", self._all_templates())
-        )
+        self.metrics.add_source("templates", lambda: phase_points("airunway_modeltemplates", self._all_templates()))
         self.metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
 
     def unready(self) -> str | None:
@@ -235,9 +233,13 @@ class CatalogueApplication:
 
     def _registry_of(self, host: str) -> KnownRegistry:
         """What the ModelSources say of a registry."""
-        plans = [plan_of(source).address for source in self._sources.sources.values()]
-        named = [address for address in plans if address.name.partition("/")[0].lower() == host]
-        return KnownRegistry(trusted=bool(named), insecure=any(address.insecure for address in named))
+        plans = [plan_of(source) for source in self._sources.sources.values()]
+        named = [plan for plan in plans if plan.address.name.partition("/")[0].lower() == host]
+        return KnownRegistry(
+            trusted=bool(named),
+            insecure=any(plan.address.insecure for plan in named),
+            authorities=next((plan.authorities for plan in named if plan.authorities is not None), None),
+        )
 
     def _users_of(self, template: ObjectKey) -> int | None:
         """The deployments that use a template; None if it is one of the cluster and not all namespaces are watched."""

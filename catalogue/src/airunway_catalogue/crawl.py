@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airunway_catalogue.labels import ImageLabels, read_labels
 from airunway_catalogue.registry import Registry
@@ -209,7 +209,8 @@ class Crawl:
 
     async def _labels(self, image: Image) -> ImageLabels | RegistryError:
         try:
-            return read_labels(await self._registry.labels(image.repository, image.tag))
+            labels, digest = await self._registry.labels(image.repository, image.tag)
+            return replace(read_labels(labels), digest=digest)
         except RegistryError as error:
             return error
 

@@ -22,9 +22,27 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.artifacts.jobs import pause_after, restricted_container, restricted_pod
-from airunway.configs.resolution import BUILT_IN, EffectiveConfig
-from airunway.resource import Resource, dig, digest, entries_at, filled, key_of, label_value, list_at, text_at
+from airunway.artifacts.jobs import (
+    CA_FILE,
+    ca_mount,
+    ca_volume,
+    pause_after,
+    restricted_container,
+    restricted_pod,
+)
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig, propagated
+from airunway.resource import (
+    Resource,
+    dig,
+    digest,
+    entries_at,
+    filled,
+    key_of,
+    label_value,
+    labels_of,
+    list_at,
+    text_at,
+)
 from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, WHY_NO_ENTRYPOINT
 
 TTL = timedelta(seconds=60)
@@ -32,6 +50,9 @@ TTL = timedelta(seconds=60)
 
 DEADLINE = timedelta(minutes=30)
 """After which time a Job fails: large images take long to pull, and an image that never ends must not keep its slot."""
+
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables by which the programs of images take the authorities that they trust, instead of their own."""
 
 _LONGEST_NAME = 63
 _SCRATCH, _LOG = "/tmp", "/dev/termination-log"
@@ -127,6 +148,7 @@ def job_of(
     The output is in termination messages: the kubelet puts them into the pod's status, so that no log is read.
     """
     labels = {
+        **propagated(labels_of(template), config),
         names.MANAGED_BY: names.MANAGED_BY_VALUE,
         names.TEMPLATE: label_value(key_of(template).name),
         APP_COMPONENT: DISCOVERY,
@@ -150,6 +172,13 @@ def job_of(
         )
         # Init containers run one after the other, and none of them after one that has failed.
         containers = {"initContainers": [first, *others[:-1]], "containers": others[-1:]}
+    volumes: list[Resource] = [{"name": "scratch", "emptyDir": {"sizeLimit": _MOST_SCRATCH}}]
+    if (bundle := (config or BUILT_IN).ca_bundle) is not None:
+        asked = (containers.get("initContainers") or containers["containers"])[0]
+        given = {each["name"] for each in asked["env"]}
+        asked["env"] += [{"name": name, "value": CA_FILE} for name in CA_VARIABLES if name not in given]
+        asked["volumeMounts"].append(ca_mount())
+        volumes.append(ca_volume(bundle))
     pod = filled(
         restartPolicy="Never",
         # The shell, as the first process, does not react to SIGTERM; and nothing of a dry run is to be saved.
@@ -160,7 +189,7 @@ def job_of(
         imagePullSecrets=[{"name": each} for each in pull_secrets_of(request, config)],
         securityContext=restricted_pod(),
         **containers,
-        volumes=[{"name": "scratch", "emptyDir": {"sizeLimit": _MOST_SCRATCH}}],
+        volumes=volumes,
     )
     return {
         "apiVersion": "batch/v1",

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
+from airunway.configs.resolution import CABundle
 from airunway.kube import Client, KubeError
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey
 from airunway_catalogue.addresses import address_of, image_of
 from airunway_catalogue.discovery import Entrypoint
-from airunway_catalogue.pull_secrets import read_credentials
+from airunway_catalogue.pull_secrets import read_authorities, read_credentials
 from airunway_catalogue.registry import Limits, Registry
 from airunway_catalogue.registry_errors import Denied, RegistryError
 
@@ -44,6 +45,8 @@ class KnownRegistry:
     """Whether one names it."""
     insecure: bool = False
     """Whether one says that it speaks plain HTTP."""
+    authorities: CABundle | None = None
+    """What one says it is trusted by, besides the public authorities."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +158,14 @@ class Entrypoints:
             )
         except Denied as error:  # of an image that anyone may read it is no trouble
             trouble = error
-        registry = Registry(address, credentials=credentials, limits=self._limits, trusted=known.trusted)
+        authorities = await read_authorities(self._client, known.authorities, namespace=self._home)
+        registry = Registry(
+            address,
+            credentials=credentials,
+            limits=self._limits,
+            trusted=known.trusted,
+            authorities=authorities,
+        )
         try:
             async with asyncio.timeout(self._read_time), registry:
                 return await registry.entrypoint(repository, image.version)

@@ -90,6 +90,8 @@ class ImageLabels:
     """Ways to run it, in the label's order and without repetitions."""
     problems: tuple[str, ...] = ()
     """What could not be read; each names the label."""
+    digest: str = ""
+    """Digest of the image that has these labels; empty: not known."""
     unreadable: bool = False
     """Whether the label with the recommendations is there and gives none at all."""
 

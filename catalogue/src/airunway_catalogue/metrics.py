@@ -17,7 +17,7 @@ def source_points(sources: Iterable[Resource]) -> Iterator[Point]:
     """Counts of all ModelSources by phase."""
     found = Counter(map(phase_of, sources))
     for phase, number in found.items():
-        yield "airunway_modelsource_total", (phase,), number
+        yield "airunway_modelsources", (phase,), number
 
 
 class Scans:

@@ -1,13 +1,16 @@
-"""Reads pull Secrets, by name and in the operator's namespace only: the account has no right to read any other."""
+"""Reads pull Secrets and the authorities of registries, by name and in the operator's namespace only: the account may
+read no others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airunway.kube import Client, Forbidden, Kind, NotFound
-from airunway.resource import ObjectKey, Resource
+from airunway.configs.resolution import CABundle
+from airunway.kube import CONFIG_MAP, Client, Forbidden, Kind, NotFound
+from airunway.resource import ObjectKey, Resource, text_at
 from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
-from airunway_catalogue.registry_errors import Denied
+from airunway_catalogue.registry_errors import Denied, RegistryError
 
 SECRET = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
 
@@ -35,3 +38,22 @@ async def read_credentials(
         except UnreadableSecret as error:
             raise Denied("AuthFailed", f"spec.imagePullSecrets: {where} {error}") from None
     return credentials_in(secrets, host=host, folder=folder)
+
+
+async def read_authorities(client: Client, bundle: CABundle | None, *, namespace: str) -> str:
+    """The certificates in PEM that a registry is trusted by besides the public ones; empty without a bundle. Raises
+    RegistryError, and KubeError for a transient failure of the API server.
+    """
+    if bundle is None:
+        return ""
+    where = f"ConfigMap {bundle.config_map} in namespace {namespace}"
+    try:
+        found = await client.get(CONFIG_MAP, ObjectKey(namespace, bundle.config_map))
+    except NotFound:
+        text = f"spec.caBundle: there is no {where}: create it, or name another one"
+        raise RegistryError("ReferenceNotFound", text) from None
+    except Forbidden:
+        raise Denied("Forbidden", f"spec.caBundle: the catalogue may not read {where}") from None
+    if certificates := text_at(found, "data", bundle.key):
+        return certificates
+    raise RegistryError("ReferenceNotFound", f"spec.caBundle: {where} has no key {bundle.key}")

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import json
 import re
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -37,6 +38,7 @@ from airunway_catalogue.credentials import Challenge, Credentials, challenges_in
 from airunway_catalogue.registry_errors import (
     BadAnswer,
     BadImage,
+    RegistryError,
     error_of_status,
     translated,
 )
@@ -99,7 +101,8 @@ class Registry:
     """One registry, with the credentials of one user. Used as an asynchronous context; raises RegistryError.
 
     `trusted`: an administrator has named the registry; one that a user has named may not be on this machine. `kind`
-    says of what kind an address is (tests replace it).
+    says of what kind an address is (tests replace it). `authorities`: certificates in PEM that it is trusted by besides
+    the public ones. Raises RegistryError if they cannot be read.
     """
 
     def __init__(
@@ -109,9 +112,11 @@ class Registry:
         credentials: Credentials | None = None,
         limits: Limits | None = None,
         trusted: bool = True,
+        authorities: str = "",
         kind: Callable[[str], Kind] = kind_of,
     ) -> None:
         self.address = address
+        self._trust = _trust(authorities)
         self.limits = limits or Limits()
         self._credentials = credentials
         self._home = address.url
@@ -124,7 +129,7 @@ class Registry:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(
-            resolver=GuardedResolver(self._guard), use_dns_cache=False, limit=self.limits.at_once
+            resolver=GuardedResolver(self._guard), use_dns_cache=False, limit=self.limits.at_once, ssl=self._trust
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -195,27 +200,31 @@ class Registry:
             raise BadAnswer(f"{self.address.host} names another host for the next page of its list")
         return url
 
-    async def labels(self, repository: str, tag: str) -> dict[str, object]:
-        """The labels of an image: of the one for linux/amd64, where there are several. Raises BadImage where there is
-        something else than an image.
+    async def labels(self, repository: str, tag: str) -> tuple[dict[str, object], str]:
+        """The labels of an image, and the digest by which it has exactly these: of the one for linux/amd64, where there
+        are several. Raises BadImage where there is something else than an image.
         """
-        labels = (await self._configuration(repository, tag)).get("Labels")
-        return labels if isinstance(labels, dict) else {}
+        configuration, digest = await self._configuration(repository, tag)
+        labels = configuration.get("Labels")
+        return labels if isinstance(labels, dict) else {}, digest
 
     async def entrypoint(self, repository: str, reference: str) -> tuple[str, ...]:
         """The entrypoint of the image with this tag or digest; empty: it has none. Raises BadImage."""
-        words = (await self._configuration(repository, reference)).get("Entrypoint") or []
+        configuration, _ = await self._configuration(repository, reference)
+        words = configuration.get("Entrypoint") or []
         if not isinstance(words, list) or len(words) > _MOST_WORDS:
             raise BadImage("its entrypoint is no list of words")
         if not all(isinstance(each, str) and len(each) <= _LONGEST_WORD and "\0" not in each for each in words):
             raise BadImage(f"its entrypoint has a word that is no text of at most {_LONGEST_WORD} characters")
         return tuple(words)
 
-    async def _configuration(self, repository: str, reference: str) -> dict[str, object]:
-        """How an image is run: of the one for linux/amd64, where there are several."""
-        manifest = await self._manifest(repository, reference)
+    async def _configuration(self, repository: str, reference: str) -> tuple[dict[str, object], str]:
+        """How an image is run: of the one for linux/amd64, where there are several; and the digest of what the
+        reference leads to.
+        """
+        manifest, read = await self._manifest(repository, reference)
         if "manifests" in manifest:
-            manifest = await self._manifest(repository, _for_linux(manifest))
+            manifest, _ = await self._manifest(repository, _for_linux(manifest))
             if "manifests" in manifest:
                 raise BadImage("its index names another index")
         config = manifest.get("config")
@@ -229,9 +238,10 @@ class Registry:
         _verify(answer.body, str(digest))
         document = self._json(answer, "configuration", image=True)
         inner = document.get("config")
-        return inner if isinstance(inner, dict) else {}
+        return inner if isinstance(inner, dict) else {}, read
 
-    async def _manifest(self, repository: str, reference: str) -> dict[str, object]:
+    async def _manifest(self, repository: str, reference: str) -> tuple[dict[str, object], str]:
+        """A manifest, and the digest of what was read."""
         url = self._home.join(URL(f"/v2/{repository}/manifests/{reference}"))
         answer = await self._get(
             url,
@@ -242,7 +252,7 @@ class Registry:
         )
         if DIGEST.fullmatch(reference):
             _verify(answer.body, reference)
-        return self._json(answer, "manifest", image=True)
+        return self._json(answer, "manifest", image=True), f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
 
     def _json(self, answer: _Answer, what: str, *, image: bool = False) -> dict[str, object]:
         try:
@@ -403,3 +413,14 @@ def _for_linux(index: Mapping[str, object]) -> str:
     if not found:
         raise BadImage("it has no variant for linux")
     return next((digest for architecture, digest in found if architecture == "amd64"), found[0][1])
+
+
+def _trust(authorities: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if authorities:
+        try:
+            context.load_verify_locations(cadata=authorities)
+        except (ssl.SSLError, ValueError):
+            text = "spec.caBundle: the key of its ConfigMap has no certificate in PEM"
+            raise RegistryError("InvalidSpec", text) from None
+    return context

@@ -21,6 +21,11 @@ _LONGEST_RETRY_AFTER = 24 * 3600.0
 """A registry that asks for a longer time is asked again after this one."""
 
 
+_UNTRUSTED = (
+    "if an authority of your own has signed it, name a ConfigMap with that authority in the ModelSource's caBundle"
+)
+
+
 class RegistryError(Exception):
     """A registry did not give what was asked for."""
 
@@ -124,7 +129,9 @@ def translated(host: str, *, timeout: float) -> Iterator[None]:
 
 def _error(error: Exception, host: str, timeout: float) -> RegistryError:
     if isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
-        return Unreachable("DependenciesUnreachable", f"no secure connection to {host}: its certificate is not trusted")
+        return Unreachable(
+            "DependenciesUnreachable", f"no secure connection to {host}: its certificate is not trusted; {_UNTRUSTED}"
+        )
     if isinstance(error, aiohttp.InvalidURL):
         return BadAnswer(f"{host} has an address that is none")
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error

@@ -17,8 +17,10 @@ from collections.abc import Sequence
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
-from airunway.kube import JOB, NODE, POD
+from airunway.kube import CONFIG_MAP, JOB, NODE, POD
 from airunway.rbac.policy_rules import (
+    CA_BUNDLE_MOUNTED,
+    CA_BUNDLE_ONLY,
     HELD,
     OWNERS,
     POD_RULES,
@@ -96,6 +98,8 @@ def source_rights(secrets: Sequence[str] = ()) -> Rights:
     group = names.GROUP
     # By name: the webhook's key and other credentials are in that namespace, too.
     pull = {"apiGroups": [SECRET.group], "resources": [SECRET.plural], "resourceNames": [*secrets], "verbs": ["get"]}
+    # A ModelSource names them; there is nothing secret in ConfigMaps.
+    authorities = {"apiGroups": [CONFIG_MAP.group], "resources": [CONFIG_MAP.plural], "verbs": ["get"]}
     return Rights(
         cluster=(
             # Get: a source may have been edited while its registry was read.
@@ -104,7 +108,7 @@ def source_rights(secrets: Sequence[str] = ()) -> Rights:
             # An apply that makes an object needs both; the guard refuses it every change of one.
             {"apiGroups": [group], "resources": ["clustermodeltemplates"], "verbs": ["create", "patch"]},
         ),
-        own=(pull,) if secrets else (),
+        own=(authorities, *((pull,) if secrets else ())),
     )
 
 
@@ -269,8 +273,10 @@ def _job_rules(own: str) -> list[PolicyRule]:
         ),
         *restricted_rules(),
         PolicyRule(
-            expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, v.all(k, k in ['name', 'emptyDir'])))",
-            message="a Job mounts empty folders and nothing else",
+            expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, v.all(k, k in ['name', 'emptyDir', "
+            f"'configMap']) && {CA_BUNDLE_ONLY})) && "
+            + of_containers(f"c.?volumeMounts.orValue([]).all(m, {CA_BUNDLE_MOUNTED})"),
+            message="a Job mounts empty folders and authorities to trust, and nothing else",
         ),
         PolicyRule(
             expression=of_containers(

@@ -12,17 +12,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.configs.canonical import parse_duration
 from airunway.configs.patterns import matches, pattern_problem
-from airunway.configs.resolution import EffectiveConfig, propagated
+from airunway.configs.resolution import CABundle, EffectiveConfig, ca_bundle_at, propagated
 from airunway.resource import Resource, annotations_of, dig, digest, is_integer, key_of, label_value, labels_of, list_at
 from airunway_catalogue.addresses import RegistryAddress, address_of, is_repository
 from airunway_catalogue.labels import ImageLabels, Recommendation
 
-MODEL_SOURCE_LABEL = f"{names.GROUP}/model-source"
+MODEL_SOURCE_LABEL = names.MODEL_SOURCE
 """Label of a made template: the ModelSource that it was made from."""
 
 IMAGE_TEMPLATES = f"{names.GROUP}/image-templates"
@@ -88,6 +88,16 @@ class SourcePlan:
     """Seconds between two scans."""
     secrets: tuple[str, ...]
     """Names of pull Secrets, in the operator's namespace."""
+    authorities: CABundle | None = None
+    """What the registry is trusted by besides the public authorities: a ConfigMap of that namespace."""
+    models: tuple[str, ...] = ()
+    """Patterns of the models that its images may be for; empty: all."""
+    trusts_optimized: bool = False
+    """Whether an image's word that it was tuned counts."""
+
+    def allows(self, model: str) -> bool:
+        """Whether an image of the source may be for a model."""
+        return not self.models or any(matches(pattern, model) for pattern in self.models)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +152,9 @@ def plan_of(source: Resource) -> SourcePlan:
         secrets=tuple(
             name for each in list_at(spec, "imagePullSecrets") if isinstance(name := dig(each, "name"), str) and name
         ),
+        authorities=ca_bundle_at(spec),
+        models=tuple(_texts(spec.get("models"))),
+        trusts_optimized=spec.get("trustOptimized") is True,
     )
 
 
@@ -201,23 +214,48 @@ def complete_images(templates: Iterable[Resource]) -> set[str]:
     for template in templates:
         image, number = dig(template, "spec", "defaults", "image"), annotations_of(template).get(IMAGE_TEMPLATES, "")
         if isinstance(image, str) and number.isdecimal() and len(number) <= 4:
-            counts[image] += 1
-            wanted[image] = max(int(number), wanted.get(image, 0))
+            reference = image.partition("@")[0]
+            counts[reference] += 1
+            wanted[reference] = max(int(number), wanted.get(reference, 0))
     return {image for image, count in counts.items() if count >= wanted[image]}
 
 
 def templates_of(
     image: Image, found: ImageLabels, *, source: Resource, config: EffectiveConfig | None
 ) -> list[Resource]:
-    """The templates of one image; none if its labels have recommendations of which no one can be read."""
-    if found.unreadable:
+    """The templates of one image; none if its labels have recommendations of which no one can be read, or if the source
+    does not let its images be for that model.
+    """
+    if found.unreadable or not_for(image, found, source):
         return []
-    ways = found.recommended or (Recommendation(),)
-    return [_template(image, found.model, way, source=source, config=config, number=len(ways)) for way in ways]
+    ways = tuple(dict.fromkeys(_trusted(way, source) for way in found.recommended)) or (Recommendation(),)
+    return [_template(image, found, way, source=source, config=config, number=len(ways)) for way in ways]
+
+
+def not_for(image: Image, found: ImageLabels, source: Resource) -> str:
+    """Why an image may not be for the model that it names; empty if it may. The builder of an image
+    writes its labels: by them alone one image could stand in for any model, for all tenants.
+    """
+    model = found.model or image.name
+    if plan_of(source).allows(model):
+        return ""
+    return f"it says that it is for the model {model}, which spec.models does not list"
+
+
+def _trusted(way: Recommendation, source: Resource) -> Recommendation:
+    """The way without the image's word that it was tuned, unless the source trusts that."""
+    trusted = way.optimized is not True or plan_of(source).trusts_optimized
+    return way if trusted else replace(way, optimized=None)
 
 
 def _template(
-    image: Image, model: str, way: Recommendation, *, source: Resource, config: EffectiveConfig | None, number: int
+    image: Image,
+    found: ImageLabels,
+    way: Recommendation,
+    *,
+    source: Resource,
+    config: EffectiveConfig | None,
+    number: int,
 ) -> Resource:
     labels = {
         **propagated(labels_of(source), config),
@@ -225,10 +263,12 @@ def _template(
         MODEL_SOURCE_LABEL: label_value(key_of(source).name),
     }
     annotations = {IMAGE_TEMPLATES: str(number), **({DESCRIPTION: way.description} if way.description else {})}
+    # What was read is what runs: the tag may lead to another image tomorrow.
+    pinned = f"{image.reference}@{found.digest}" if found.digest else image.reference
     spec: Resource = {
-        "modelName": model or image.name,
-        "defaults": {"image": image.reference},
-        "discovery": {"image": image.reference},
+        "modelName": found.model or image.name,
+        "defaults": {"image": pinned},
+        "discovery": {"image": pinned},
     }
     for field, value in (("metric", way.metric), ("precision", way.precision), ("optimized", way.optimized)):
         if value not in ("", None):

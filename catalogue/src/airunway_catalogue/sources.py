@@ -47,7 +47,7 @@ from airunway_catalogue.credentials import Credentials
 from airunway_catalogue.labels import ImageLabels
 from airunway_catalogue.metrics import Scans
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.pull_secrets import read_credentials
+from airunway_catalogue.pull_secrets import read_authorities, read_credentials
 from airunway_catalogue.registry import Limits, Registry
 from airunway_catalogue.registry_errors import Denied, RegistryError
 from airunway_catalogue.scan import (
@@ -55,6 +55,7 @@ from airunway_catalogue.scan import (
     Image,
     SourcePlan,
     complete_images,
+    not_for,
     plan_of,
     templates_of,
 )
@@ -177,7 +178,10 @@ class SourceReconciler:
         retry_after, missing = None, ""
         try:
             credentials = await self._credentials(plan)
-            async with Registry(plan.address, credentials=credentials, limits=self._limits) as registry:
+            authorities = await read_authorities(self._client, plan.authorities, namespace=self._namespace)
+            async with Registry(
+                plan.address, credentials=credentials, limits=self._limits, authorities=authorities
+            ) as registry:
                 crawl = Crawl(registry, plan, known=made.complete, make=made.make, on_progress=on_progress)
                 try:
                     async with asyncio.timeout(SCAN_TIME):
@@ -336,6 +340,8 @@ class _Made:
 
     async def make(self, image: Image, found: ImageLabels) -> str:
         """Make the templates of an image that are not there; all of them or none. Raises Full, Denied, KubeError."""
+        if why := not_for(image, found, self._source):
+            return why
         wanted = templates_of(image, found, source=self._source, config=self._config)
         new = [each for each in wanted if self._reconciler.find(key_of(each).name) is None]
         if new and self._count + len(new) > self._plan.max_models:

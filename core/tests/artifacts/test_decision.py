@@ -16,6 +16,7 @@ from airunway.artifacts.claims import (
     artifact_name,
     claim_name,
     class_name_of,
+    content_name,
     job_name,
     size_with_headroom,
 )
@@ -39,8 +40,10 @@ FETCHED = {**SIZED, "digest": DIGEST}
 
 
 def artifact(*, status: Resource | None = None, labels: Resource | None = None, **spec: Any) -> Resource:
-    metadata = {"name": "llama", "namespace": "ml", "uid": "u1", "generation": 1, "labels": labels or {}}
-    return {"metadata": metadata, "spec": {"source": {"uri": "hf://a/b"}, **spec}, "status": status or {}}
+    spec = {"source": {"uri": "hf://a/b"}, **spec}
+    name = content_name(spec, "ml") if labels == MADE else "llama"
+    metadata = {"name": name, "namespace": "ml", "uid": "u1", "generation": 1, "labels": labels or {}}
+    return {"metadata": metadata, "spec": spec, "status": status or {}}
 
 
 def facts(obj: Resource, *, config: Resource | None = None, **more: Any) -> ArtifactFacts:
@@ -192,9 +195,9 @@ def test_a6_without_users_it_goes_after_five_minutes_unless_it_is_ready() -> Non
 @pytest.mark.parametrize(("retention", "hours", "gone"), [({}, 999, False), ({"policy": "DeleteUnused"}, 24, True)])
 def test_a32_a_ready_one_stays_or_goes_after_its_time(retention: Resource, hours: int, gone: bool) -> None:
     done = ready()
-    obj = {**done.artifact, "spec": {**done.artifact["spec"], "retention": retention}}
-    obj["metadata"] = {**obj["metadata"], "labels": MADE}
-    obj["status"] = {**obj["status"], "unusedSince": format_time(NOW)}
+    status = {**done.artifact["status"], "mode": "Shared", "unusedSince": format_time(NOW)}
+    obj = artifact(labels=MADE, status=status)
+    obj["spec"]["retention"] = retention
     unused = replace(done, artifact=obj, users=())
     assert not decide_artifact(replace(unused, now=NOW + timedelta(hours=hours - 1))).delete_self
     assert decide_artifact(replace(unused, now=NOW + timedelta(hours=hours))).delete_self is gone
@@ -454,7 +457,58 @@ def whole(request: CacheRequest | None, done: ArtifactFacts) -> Resource:
     """The artifact of a request, complete."""
     assert request is not None
     assert request.artifact is not None
-    return {**request.artifact, "status": done.artifact["status"]}
+    return {**request.artifact, "status": {**done.artifact["status"], "mode": "Shared"}}
+
+
+POISON: list[Resource] = [
+    {"env": [{"name": "HF_ENDPOINT", "value": "https://evil.example"}]},
+    {"source": {"uri": "hf://a/b", "revision": "evil-branch"}},
+    {"source": {"uri": "hf://a/b", "include": ["pickle.bin"]}},
+    {"source": {"uri": "hf://evil/b"}},
+    {"downloaderImage": "registry.evil.example/downloader"},
+    {"runtimeConfigName": "evil"},
+    {"secrets": {"huggingFaceToken": "hers"}},
+    {"serviceAccountName": "hers"},
+    {"imagePullSecrets": [{"name": "hers"}]},
+    {"caBundle": {"configMap": "hers"}},
+]
+
+
+def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_conflict() -> None:
+    """The thief copies name, labels and source, and adds what serves other weights; each is seen by itself."""
+    validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
+    deployment: Resource = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d1", "generation": 1},
+        "spec": {"model": {"id": "a/b", "cache": {"mode": "Shared"}}},
+        "status": {"conditions": [validated]},
+    }
+    request = request_of(deployment, None)
+    own = whole(request, ready())
+    assert request is not None
+
+    def said(artifact: Resource, deployment: Resource = deployment) -> str:
+        asked = CacheFacts(
+            deployment=deployment, request=request, artifact=artifact, engine={"name": "vllm", "modelCache": True}
+        )
+        decision = decide_cache(asked)
+        assert decision.condition is not None
+        assert decision.condition.status is (decision.condition.reason == "Ready"), decision
+        return decision.condition.reason
+
+    assert said(own) == "Ready"
+    assert said({**own, "spec": {**own["spec"], "size": "9Gi", "retention": {"policy": "DeleteUnused"}}}) == "Ready"
+    unlabelled = {**own, "metadata": {**own["metadata"], "labels": {}}}
+    edited_and_edited_back = {**own, "status": {**own["status"], "mode": "User"}}
+    poisoned = [{**own, "spec": {**own["spec"], **change}} for change in POISON]
+    for thief in (unlabelled, edited_and_edited_back, *poisoned):
+        assert said(thief) == "ResourceConflict", thief
+        assert artifact_of(deployment, request, thief) is request, "one that was used before is left as well"
+
+    given: Resource = {"spec": {"model": {"cache": {"artifactName": own["metadata"]["name"]}}}}
+    with_template = {**deployment, "status": {**deployment["status"], "effectiveTemplate": given}}
+    request = replace(request, artifact=None)  # a template names the artifact that it keeps
+    assert [said(each, with_template) for each in (own, poisoned[0])] == ["Ready", "ResourceConflict"]
+    assert said(poisoned[0]) == "Ready", "a user who names an artifact gets what is in it"
 
 
 @pytest.mark.parametrize("jobs", [True, False])

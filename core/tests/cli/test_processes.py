@@ -186,7 +186,7 @@ async def test_the_core_does_as_its_options_say(
             assert fetched_by[0] == "registry.example/downloader:tested"
             assert fetched_by[1] in (["Queued", "Starting"], ["Downloading", "Queued"])
             assert (await fetched(f"{core.probes}/readyz"))[0] == 200
-            assert "airunway_modeldeployment_total" in (await fetched(f"{core.metrics}/metrics"))[1]
+            assert "airunway_modeldeployments" in (await fetched(f"{core.metrics}/metrics"))[1]
             assert "debug" in {line["level"] for line in core.lines()}
     finally:
         await client.delete(MODEL_DEPLOYMENT, elsewhere)
@@ -249,14 +249,14 @@ async def test_the_catalogue_does_as_its_options_say(
         page = (await fetched(f"{catalogue.metrics}/metrics"))[1]
         for series in (
             'airunway_leader{component="airunway-catalogue"} 1.0',
-            f'airunway_modeltemplate_total{{namespace="{namespace}",phase="Ready"}} 1.0',
+            f'airunway_modeltemplates{{namespace="{namespace}",phase="Ready"}} 1.0',
             'airunway_discoveries{state="running"} 1.0',
             'airunway_discoveries{state="queued"} 1.0',
             'airunway_discovery_attempts_total{result="failed"} 0.0',
             'airunway_workqueue_depth{controller="templates"} 0.0',
         ):
             assert series in page, series
-        assert "airunway_modeldeployment_total" not in page
+        assert "airunway_modeldeployments" not in page
         assert "debug" in {line["level"] for line in catalogue.lines()}
 
 
@@ -353,7 +353,7 @@ async def test_all_providers_run_without_the_core(
         assert dig(await client.get(CONFIG, ObjectKey("", "kaito")), "status", "ready") is True
         assert "toy" not in [key_of(found).name for found in await client.list_all(CONFIG)]
         page = (await fetched(f"{process.metrics}/metrics"))[1]
-        assert "airunway_modeldeployment_total" not in page
+        assert "airunway_modeldeployments" not in page
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,15 @@ def test_an_unknown_override_is_a_warning(tmp_path: Path) -> None:
     assert "did you mean 'spec'?" in done.stderr
 
 
+def test_what_a_manifest_prints_to_the_terminal_is_escaped(tmp_path: Path) -> None:
+    key = "x\x1b]0;pwn\x07\x1b[2J\u202e"
+    done = render(tmp_path / "md.yaml", deployment(provider={"name": "toy", "overrides": {key: {}}}))
+    refused = render(tmp_path / "md.yaml", deployment(provider={"name": "toy", "overrides": {"hostPath": {key: 1}}}))
+    assert "overrides.x" in done.stderr
+    for text in (done.output, refused.output):
+        assert text.replace("\n", "").isprintable(), ascii(text)
+
+
 @pytest.mark.apiserver
 async def test_it_is_what_the_provider_really_creates(
     client: Client, kubeconfig: Path, namespace: str, tmp_path: Path

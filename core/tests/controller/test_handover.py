@@ -106,5 +106,7 @@ def test_a_lost_cache_keeps_the_deployment_until_its_new_copy_is_there() -> None
 
 def test_real_llmd_4_where_nothing_was_made_there_is_nothing_to_keep() -> None:
     status = decided(switched(holds=False), provider("llmd")).status
-    assert "provider" not in status
-    assert (condition_of({"status": status}, "ProviderSelected") or {})["reason"] == "ProviderNotFound"
+    assert status["provider"]["name"] == "kaito"
+    for type_ in ("ProviderSelected", "ConfigValid"):
+        said = condition_of({"status": status}, type_) or {}
+        assert (said["status"], said["reason"]) == ("False", "ProviderNotFound")

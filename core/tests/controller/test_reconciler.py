@@ -90,8 +90,12 @@ def test_the_spec_s_own_word_comes_first() -> None:
     assert found.status["provider"] == {"name": "a", "selectedReason": "explicit provider selection"}
     assert said(found.status, "ProviderSelected") == ("True", "ExplicitSelection")
     unknown = decided(named, provider("b"))
-    assert "provider" not in unknown.status
-    assert said(unknown.status, "ProviderSelected") == ("False", "ProviderNotFound")
+    assert unknown.status["provider"] == {"name": "a", "selectedReason": "explicit provider selection"}
+    for type_ in ("ProviderSelected", "ProviderCompatible", "ConfigValid"):
+        assert said(unknown.status, type_) == ("False", "ProviderNotFound"), type_
+    back = decided(deployment(unknown.status, provider={"name": "a"}), provider("a"))
+    assert said(back.status, "ConfigValid")[0] == "True"
+    assert said(back.status, "ProviderCompatible") is None, "from here on it is the provider's"
     assert unknown.status["reason"] == "ProviderNotFound"
 
 
@@ -102,7 +106,12 @@ def test_where_nothing_is_registered_or_somebody_else_selects_nothing_is_chosen(
     assert [happening.reason for happening in nobody.events] == [NO_DEFAULT, "EngineSelected"]
     custom = decided(deployment(), provider("a"), selector=False)
     assert "provider" not in custom.status
-    assert said(custom.status, "ProviderSelected") == ("False", "NoProviderSelected")
+    assert said(custom.status, "ProviderSelected") is None, "the condition is the selector's"
+    assert (custom.status["phase"], custom.status["reason"], custom.status["message"]) == (
+        "Pending",
+        "NoProviderSelected",
+        "No provider specified and provider-selector not installed",
+    )
     chosen = decided(deployment({"provider": {"name": "a"}}), provider("a"), selector=False)
     assert "provider" not in chosen.status, "the field is the selector's"
 

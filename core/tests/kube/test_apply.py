@@ -225,6 +225,18 @@ async def test_what_others_add_is_left_alone(name: str, patch: Any, subjects: Su
 
 
 @pytest.mark.apiserver
+async def test_what_a_typed_client_adds_to_an_atomic_list_is_named_with_that_client(subjects: Subjects) -> None:
+    """KAITO wrote ``resources: {}`` into a container and so owned the list; no event said what changed."""
+    subjects.desired["widget"]["spec"]["free"]["list"] = [{"name": "model"}]
+    await subjects.apply("widget")
+    live = await subjects.edit("widget", {"spec": {"free": {"list": [{"name": "model", "resources": {}}]}}})
+    desired = subjects.desired["widget"]
+    assert needs_apply(desired, live, manager=ME)
+    (change,) = changed_fields(desired, live, manager=ME)
+    assert (change.path, change.manager) == ("spec.free.list[0].resources", "editor")
+
+
+@pytest.mark.apiserver
 async def test_a_field_lost_and_set_back_is_claimed_again(subjects: Subjects) -> None:
     """Else the next to change it by apply would meet no conflict."""
     await subjects.apply("widget")
@@ -232,7 +244,7 @@ async def test_a_field_lost_and_set_back_is_claimed_again(subjects: Subjects) ->
     live = await subjects.edit("widget", {"spec": {"free": {"text": "x"}}})
     desired = subjects.desired["widget"]
     assert needs_apply(desired, live, manager=ME)
-    assert changed_fields(desired, live, manager=ME) == [], "no drift: the value is the wanted one"
+    assert [change.path for change in changed_fields(desired, live, manager=ME)] == ["spec.free.text"], "taken over"
     assert not needs_apply(desired, await subjects.apply("widget"), manager=ME)
     kind, metadata = subjects.kinds["widget"], desired["metadata"]
     other = {

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from airunway.plugins.errors import SettingsError
-from airunway.plugins.settings import read_settings, settings_problem, settings_schema
+from airunway.plugins.settings import GivenText, read_settings, settings_problem, settings_schema
 from airunway.sdk import NoSettings, setting
 
 
@@ -42,6 +42,17 @@ def test_names_are_in_camel_case_and_texts_from_a_command_line_get_their_types()
     expected = Settings(node_pool="gpu", replicas=3, strict=True, images=("a", "b"), labels={"x": "y"})
     assert found == expected
     assert isinstance(found, Settings)
+
+
+def test_the_type_of_a_setting_decides_what_a_text_of_a_command_line_means() -> None:
+    """``--set pickerVersion=0.9`` was read as a number, and refused because text was expected."""
+    given = {"nodePool": "0.10", "replicas": "3", "strict": "true", "images": '["a"]', "labels": '{"x": "1"}'}
+    found = read(**{name: GivenText(text) for name, text in given.items()})
+    assert found == Settings(node_pool="0.10", replicas=3, strict=True, images=("a",), labels={"x": "1"})
+    for text, meant in (('"0.9"', "0.9"), ("true", "true"), ("null", "null"), ("", ""), ("[1", "[1"), ('"', '"')):
+        assert read(nodePool=GivenText(text)).node_pool == meant
+    with pytest.raises(SettingsError, match="setting 'images': input should be a list, not 'a'"):
+        read(images=GivenText("a"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.process.metric_catalogue import METRICS, MetricsRole
+from airunway.process.metric_catalogue import METRICS, MetricsRole, MetricType
 from airunway.process.metrics import OTHER, Metrics, Point, Transitions, deployment_points, provider_points
 from airunway.resource import ObjectKey, Resource, format_time
 
@@ -68,7 +68,7 @@ def test_deployments_are_counted_and_shown() -> None:
             )
         )
     )
-    assert by_name(points, "airunway_modeldeployment_total") == {("ml", "Running"): 2, ("ml", "None"): 1}
+    assert by_name(points, "airunway_modeldeployments") == {("ml", "Running"): 2, ("ml", "None"): 1}
     assert by_name(points, "airunway_deployment_status") == {("kaito", "Running"): 2, ("", "None"): 1}
     assert by_name(points, "airunway_modeldeployment_condition") == {("ml", "a", "Ready", "True"): 1}
     assert by_name(points, "airunway_deployment_suspended") == {("ml", "b"): 1}
@@ -81,7 +81,7 @@ def test_a_limit_bounds_what_is_shown_and_says_so() -> None:
     points = list(deployment_points(keyed(*many), limit=3))
     assert set(by_name(points, "airunway_deployment_phase")) == {(f"n{i}", f"d{i}", "Running") for i in range(3)}
     assert by_name(points, "airunway_objects_left_out") == {(): 7}
-    totals = by_name(points, "airunway_modeldeployment_total")
+    totals = by_name(points, "airunway_modeldeployments")
     assert sum(totals.values()) == 10
     assert totals[OTHER, "Running"] == 7
     assert by_name(points, "airunway_deployment_status")[OTHER, "Running"] == 7
@@ -259,3 +259,20 @@ def test_a_named_provider_counts_as_manual() -> None:
     named = {"spec": {"model": {"id": "org/model"}, "provider": {"name": "kaito"}}}
     world.show(deployment(phase="Pending", provider="kaito") | named)
     assert world.total("airunway_provider_selection_total", provider="kaito", reason="manual") == 1
+
+
+async def test_b1_a_process_of_several_parts_has_one_series_of_its_version() -> None:
+    """Three of the core's parts had one each: "many-to-many" ended every query that joins with it, also for others."""
+    metrics = Metrics("airunway-controller", role=MetricsRole.CORE)
+    for part in ("airunway-controller", "airunway-gateway", "airunway-model-cache"):
+        metrics.on_leading(part)(True)
+    lines = (await metrics.page())[0].decode().splitlines()
+    (info,) = [line for line in lines if line.startswith("airunway_build_info{")]
+    assert 'component="airunway-controller"' in info
+    assert len([line for line in lines if line.startswith("airunway_leader{")]) == 3
+
+
+def test_b7_names_of_gauges_do_not_end_as_those_of_counters() -> None:
+    """promtool check metrics: total is the suffix of counters."""
+    assert not [each.name for each in METRICS if each.type is not MetricType.COUNTER and each.name.endswith("_total")]
+    assert all(each.name.endswith("_total") for each in METRICS if each.type is MetricType.COUNTER)

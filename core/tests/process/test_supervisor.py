@@ -12,6 +12,7 @@ from airunway.api import names
 from airunway.plugins.errors import PluginBroken
 from airunway.process import manager as module
 from airunway.process.manager import Application, Lead, Supervisor, Work
+from airunway.process.refused_credentials import RefusedCredentials
 from airunway_testing.eventually import eventually
 
 
@@ -209,3 +210,29 @@ async def test_each_leads_by_itself() -> None:
     assert sorted(asked) == ["a", "b"]
     task.cancel()
     await asyncio.wait([task])
+
+
+def test_refused_credentials_are_one_warning_and_after_a_minute_the_process_is_unready(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """C3: with 401 to every request for seven minutes, /readyz was ok and the log had lines of level info."""
+    now = 0.0
+    credentials = RefusedCredentials(clock=lambda: now)
+    on_request = credentials.noting(lambda *_: None)
+    application = Steady()
+    parts = Supervisor({"a": lambda: application}, lead_of=lambda _: at_once, credentials=credentials)
+    serving = Supervisor({"a": lambda: Steady(serving=True)}, lead_of=lambda _: at_once, credentials=credentials)
+    on_request("get", "pods", 401, 0.0)
+    assert (parts.unready(), parts.remark()) == (None, None), "a token that was renewed is read at the first 401"
+    for now in range(1, 60):  # noqa: B007 - the clock
+        on_request("watch", "pods", 401, 0.0)
+        on_request("watch", "pods", 0, 0.0)
+    assert parts.unready() is None
+    assert "refused the credentials of this process (401) for 59 s" in (parts.remark() or "")
+    now = 60
+    assert "(401) for 60 s" in (parts.unready() or "")
+    assert serving.unready() is None, "reviews are answered"
+    assert "(401)" in (serving.remark() or "")
+    assert [record.levelname for record in caplog.records if "401" in record.message] == ["WARNING"]
+    on_request("get", "pods", 403, 0.0)
+    assert (parts.unready(), parts.remark()) == (None, None)

@@ -351,6 +351,14 @@ def test_real_llmd_11_an_upstream_that_does_not_notice_that_all_pods_are_ready_i
     assert shown(later)[:2] == ("Deploying", "Progressing")
 
 
+def test_of_an_upstream_with_a_reason_of_its_own_the_controller_is_not_suspected() -> None:
+    """An InferencePool that another writer had edited: its message ended with doubts about an operator."""
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    edited = says(False, "ResourceConflict", "a label was added by another writer")
+    later = follow(follow(start, edited, pod()), edited, pod(), now=NOW + timedelta(minutes=3))
+    assert (condition_of(later, "ProviderResourceReady") or {})["message"] == "a label was added by another writer"
+
+
 def member(name: str, role: str, *, node: str) -> PodFacts:
     told = None if node else Unscheduled(reason="Unschedulable", message="2 Insufficient nvidia.com/gpu.", since=NOW)
     base = pod(name, ready=False, phase="Running" if node else "Pending", node=node, started=NOW, created=NOW)

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from airunway.api import names
 from airunway.configs.resolution import Resolution
-from airunway.plugins.contract import EngineCapability, Gateway, RuntimeSettings, SecretKey
+from airunway.plugins.contract import EngineCapability, Gateway, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, labels_of
 from airunway.runtime.gate import core_faults
@@ -174,7 +174,7 @@ SETTINGS = st.builds(
     env=st.lists(st.fixed_dictionaries({"name": st.text(min_size=1), "value": st.text()})).map(tuple),
     labels=st.dictionaries(st.text(), st.text(), max_size=3),
     image_pull_secrets=st.lists(st.text(min_size=1), max_size=3).map(tuple),
-    token=st.none() | st.builds(SecretKey, name=st.text(min_size=1), key=st.text()),
+    token=st.text(),
 )
 BOOLS = st.booleans()
 

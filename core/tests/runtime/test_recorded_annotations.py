@@ -18,7 +18,7 @@ from core.tests.runtime.views import NOW
 
 from airunway.api import names
 from airunway.controller.templates import taken_for
-from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, annotations_of
 from airunway.runtime.records import written_for
@@ -69,7 +69,7 @@ POD_SETTINGS = RuntimeSettings(
     env=({"name": "HTTP_PROXY", "value": "http://proxy"},),
     labels={"team": "a"},
     image_pull_secrets=("pull",),
-    token=SecretKey(name="hub", key="HF_TOKEN"),
+    token="hub",
 )
 CACHE = ModelCache(claim="weights", sub_path="a", path="/model-cache/a", access_mode="ReadWriteMany")
 

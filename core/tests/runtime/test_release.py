@@ -154,3 +154,15 @@ async def test_what_the_workloads_refer_to_goes_after_them(
     found, _ = releaser(server, deployment, now=NOW)
     assert await found.remove_objects(state(host, deployment, *objects)) is (not there)
     assert server.deleted == gone
+
+
+async def test_a_deletion_that_only_others_hold_names_their_finalizers(toy: MakeHost, plain: MakeDeployment) -> None:
+    """B6: the status said for ever that upstream resources are waited for, which were gone."""
+    host, deployment = toy(), deleted(plain(), "corp.example/hold")
+    server = Server(deployment)
+    found, _ = releaser(server, deployment, now=NOW)
+    assert await found.release(state(host, deployment), Memory()) is None
+    assert server.live["metadata"]["finalizers"] == ["corp.example/hold"]
+    (said,) = server.said
+    assert said.startswith("Nothing of it is left upstream")
+    assert "corp.example/hold" in said

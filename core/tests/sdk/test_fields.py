@@ -17,7 +17,6 @@ from airunway.sdk import (
     NoSettings,
     PodSetting,
     RuntimeSettings,
-    SecretKey,
     Transformer,
     Upstream,
     as_json,
@@ -158,7 +157,7 @@ CONFIG = RuntimeSettings(
     env=({"name": "A", "value": "1"}, {"name": "B", "value": "2"}),
     labels={"org.example/team": "x"},
     image_pull_secrets=("shared",),
-    token=SecretKey(name="hub", key="HF_TOKEN"),
+    token="hub",
 )
 WITH_ALL: Resource = {
     "kind": "Server",

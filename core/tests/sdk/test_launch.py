@@ -41,14 +41,15 @@ def start(plain: MakeDeployment) -> Callable[..., Launch]:
             (),
             ("--hf-repo", "org/model", "--host", "0.0.0.0", "--port", "8000"),
         ),
-        ("llamacpp", "ghcr.io/runner:latest", (), ("huggingface://org/model", "--address=:8000")),
+        ("llamacpp", "ghcr.io/runner:latest", (), ("huggingface://org/model/f.gguf", "--address=:8000")),
     ],
     ids=["vllm", "sglang", "trtllm", "llama.cpp's server", "LocalAI's runner"],
 )
 def test_each_engine_gets_model_and_port_in_its_own_words(
     start: Callable[..., Launch], engine: str, image: str, command: tuple[str, ...], args: tuple[str, ...]
 ) -> None:
-    found = start(engine, **({"image": image} if image else {}))
+    model = {"id": "org/model/f.gguf"} if "runner" in image else {"id": "org/model"}
+    found = start(engine, model=model, **({"image": image} if image else {}))
     assert found.blockers == ()
     assert found.command == command
     assert found.args[: len(args)] == args

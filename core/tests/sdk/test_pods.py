@@ -15,11 +15,11 @@ from airunway.sdk import (
     Launch,
     ModelCache,
     RuntimeSettings,
-    SecretKey,
     Sizing,
     Transformer,
     Upstream,
     cache_pods,
+    environment,
     launch,
     model_pod,
     parse_deployment,
@@ -112,7 +112,7 @@ def test_the_runtime_config_comes_first_and_the_deployment_wins(pod: Callable[..
         env=({"name": "PROXY", "value": "http://p"}, {"name": "A", "value": "config"}),
         labels={"tenant": "t", "team": "config"},
         image_pull_secrets=("shared", "pull"),
-        token=SecretKey(name="hub", key="token"),
+        token="hub",
     )
     found = pod(
         runtime=runtime,
@@ -123,24 +123,39 @@ def test_the_runtime_config_comes_first_and_the_deployment_wins(pod: Callable[..
     assert variables(found) == {
         "PROXY": "http://p",
         "A": "own",
-        "HF_TOKEN": {"secretKeyRef": {"name": "hub", "key": "token"}},
     }
     assert found["metadata"]["labels"] == {"tenant": "t", "team": "own"}
     assert found["spec"]["imagePullSecrets"] == [{"name": "pull"}, {"name": "shared"}]
 
 
 @pytest.mark.parametrize(
-    ("fields", "token"),
+    ("fields", "secret", "variable"),
     [
-        ({}, {"secretKeyRef": {"name": "hub", "key": "token"}}),
-        ({"secrets": {"huggingFaceToken": "mine"}}, {"secretKeyRef": {"name": "mine", "key": "HF_TOKEN"}}),
-        ({"env": [{"name": "HF_TOKEN", "value": "x"}], "secrets": {"huggingFaceToken": "mine"}}, "x"),
+        ({}, "hub", None),
+        ({"secrets": {"huggingFaceToken": "mine"}}, "mine", None),
+        ({"env": [{"name": "HF_TOKEN", "value": "x"}], "secrets": {"huggingFaceToken": "mine"}}, "mine", "x"),
     ],
     ids=["the config's", "the deployment's", "a variable of the user's"],
 )
-def test_the_nearest_token_is_used(pod: Callable[..., Resource], fields: Resource, token: Any) -> None:
-    found = pod(runtime=RuntimeSettings(token=SecretKey(name="hub", key="token")), **fields)
-    assert variables(found)["HF_TOKEN"] == token
+def test_every_key_of_the_nearest_secret_is_a_variable(
+    pod: Callable[..., Resource], fields: Resource, secret: str, variable: Any
+) -> None:
+    """A variable goes before a source: that of a config must not hide the token of the Secret."""
+    config = RuntimeSettings(token="hub", env=({"name": "HF_TOKEN", "value": "everybody's"},))
+    found = pod(runtime=config, **fields)
+    assert container(found)["envFrom"] == [{"secretRef": {"name": secret}}]
+    assert variables(found).get("HF_TOKEN") == variable
+    without = pod(runtime=RuntimeSettings(env=config.env))
+    assert "envFrom" not in container(without)
+    assert variables(without) == {"HF_TOKEN": "everybody's"}
+
+
+def test_a_container_without_sources_has_the_token_alone(plain: MakeDeployment) -> None:
+    """For upstreams whose resources have a list of variables and no ``envFrom``."""
+    deployment = parse_deployment(plain(secrets={"huggingFaceToken": "mine"}))
+    reference = {"secretKeyRef": {"name": "mine", "key": "HF_TOKEN"}}
+    assert environment(deployment, CONTEXT) == [{"name": "HF_TOKEN", "valueFrom": reference}]
+    assert environment(deployment, CONTEXT, token=False) == []
 
 
 def test_a_reserved_key_is_exact_and_a_reserved_prefix_covers_more(

@@ -148,8 +148,20 @@ def test_without_an_engine_the_verdicts_are_told_all_the_same() -> None:
 def test_a_pinned_provider_that_needs_a_gpu_says_so_where_no_engine_is_named() -> None:
     """As its validation does where one is named."""
     status = decided(deployment(provider={"name": "gpu-only"}), config("gpu-only", cpu=False))
-    assert "provider 'gpu-only' requires GPU (set resources.gpu.count > 0)" in status["message"]
-    assert status["phase"] == "Pending"
+    assert (status["phase"], status["message"]) == ("Pending", "gpu-only requires GPU (set resources.gpu.count > 0)")
+    assert status["provider"]["name"] == "gpu-only"
+    said = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    assert said["ProviderCompatible"] == ("False", "IncompatibleConfiguration")
+    assert said["ConfigValid"][0] == "False"
+    assert said["ProviderSelected"] == ("True", "ExplicitSelection")
+    assert said["EngineSelected"] == ("False", "NoFittingEngine")
+
+
+def test_a_spec_that_no_engine_can_run_is_a_fault_of_the_spec_and_a_missing_provider_is_none() -> None:
+    for registered, valid in (([config("gpu-only", cpu=False)], "False"), ([], "True")):
+        status = decided(deployment(), *registered)
+        assert "provider" not in status
+        assert {each["type"]: each["status"] for each in status["conditions"]}["ConfigValid"] == valid
 
 
 def test_healthy_providers_that_must_be_named_are_named() -> None:

@@ -1,12 +1,29 @@
-"""What of a line that a program logged is shown."""
+"""What of the lines that a program logged is shown, and what they mean."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
-from airunway.status.texts import EXCERPT, line_of
+from airunway.resource import Resource
+from airunway.status.engine_texts import ENGINE, last_error
+from airunway.status.rootcause import find_root_cause
+from airunway.status.texts import (
+    AUTOSCALING,
+    CREATION,
+    EXCERPT,
+    IMAGE_PULL,
+    MOUNT,
+    PREPARATION,
+    PROVISIONING,
+    SCHEDULING,
+    MessagePattern,
+    line_of,
+)
+from airunway_testing.evidence import NOW, container, crashed, ended, evidence, pod
 
 CAUSE = (
     "failed to parse config - failed to decode configuration JSON/YAML - "
@@ -50,3 +67,40 @@ def test_real_llmd_10_credentials_in_a_json_log_are_not_shown() -> None:
     line = json.dumps({"msg": "refused", "error": 'config {"password": "Zq7hunter2222"} and\nBearer Zq7hunter2222'})
     assert "hunter2222" not in line_of(line)
     assert "\n" not in line_of(line)
+
+
+ENDINGS: list[Resource] = yaml.safe_load((Path(__file__).parent / "endings.yaml").read_text())
+
+
+@pytest.mark.parametrize("shape", ["before the restart", "after it", "in a pod that is not restarted"])
+def test_the_end_of_an_engine_names_its_cause_and_what_to_do(shape: str) -> None:
+    for row in ENDINGS:
+        code = row.get("exit", 1)
+        found = {
+            "before the restart": crashed(code, row["log"]),
+            "after it": container(state={"running": {}}, lastState=ended(code, "Error", row["log"]), restartCount=2),
+            "in a pod that is not restarted": {"phase": "Failed", **container(state=ended(code, "Error", row["log"]))},
+        }[shape]
+        cause = find_root_cause(evidence(pod(**found)), now=NOW)
+        assert cause is not None, row["case"]
+        assert (cause.code, cause.reason) == (row["code"], row["reason"]), row["case"]
+        assert row["says"] in cause.evidence, row["case"]
+        assert row["do"] in cause.message.removeprefix(cause.evidence), row["case"]
+        assert "pid=" not in cause.evidence, row["case"]
+
+
+def test_the_same_end_gives_the_same_message_although_times_and_processes_differ() -> None:
+    line = "(EngineCore_DP0 pid={}) ERROR 11-27 09:{}:02 [core.py:708] KeyError: 'x'"
+    first, second = (last_error(line.format(pid, pid)) for pid in (10, 59))
+    assert first == second == "KeyError: 'x'"
+
+
+def test_every_own_remedy_is_a_sentence() -> None:
+    tables = (ENGINE, AUTOSCALING, CREATION, IMAGE_PULL, MOUNT, PREPARATION, PROVISIONING, SCHEDULING)
+    for row in (row for table in tables for row in table if row.remedy):
+        assert row.remedy.endswith("."), row
+        assert row.code or table_of(row) is AUTOSCALING, row
+
+
+def table_of(row: MessagePattern) -> object:
+    return AUTOSCALING if row in AUTOSCALING else None

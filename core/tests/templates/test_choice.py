@@ -8,13 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airunway.api import names
 from airunway.resource import Resource
 from airunway.templates.choice import Choice, choose, request_of
 from airunway.templates.contribution import contribution_of
 
 
-def template(name: str, *, namespace: str = "", phase: str = "Ready", tier: int | None = None, **spec: Any) -> Resource:
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+def template(
+    name: str,
+    *,
+    namespace: str = "",
+    phase: str = "Ready",
+    tier: int | None = None,
+    source: str = "",
+    **spec: Any,
+) -> Resource:
+    metadata: Resource = {"name": name, **({"namespace": namespace} if namespace else {})}
+    if source:
+        metadata["labels"] = {names.MODEL_SOURCE: source}
     status: Resource = {"phase": phase} if phase else {}
     if tier is not None:
         status["hardware"] = {"tier": tier}
@@ -44,6 +55,9 @@ def chosen(*templates: Resource, **asked: str) -> Choice:
         pytest.param(template("z"), template("a", phase="Pending"), id="Ready"),
         pytest.param(template("z"), template("a", phase="NotAvailable", tier=9), id="hardware there"),
         pytest.param(template("z", namespace="team", optimized=False), template("a", optimized=True), id="namespace"),
+        pytest.param(
+            template("z", optimized=False), template("a", optimized=True, tier=9, source="vendor"), id="administrator"
+        ),
         pytest.param(template("z", optimized=True), template("a", tier=9), id="optimised before not known"),
         pytest.param(template("z"), template("a", optimized=False, tier=9), id="not known before not optimised"),
         pytest.param(template("z", tier=3), template("a", tier=2, metric="latency"), id="GPU tier"),

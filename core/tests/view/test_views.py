@@ -11,8 +11,9 @@ from core.tests.any_json import anything, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.cli.status import status_lines
+from airunway.cli.status import fleet_lines, status_lines
 from airunway.resource import Resource
+from airunway.status.reasons import CODES
 from airunway.view import DeploymentSnapshot, TreeNode, Unseen, deployment_view
 from airunway.view.deployment import LONGEST
 from airunway.view.fleet import FleetFilter, fleet_view
@@ -269,3 +270,39 @@ def test_a_fleet_is_grouped_by_cause_and_filtered() -> None:
     ]
     kept = fleet_view(fleet, FleetFilter(cause="ImagePull", text="LLA"))
     assert (len(kept.rows), kept.total) == (2, 4)
+
+
+def test_status_of_all_deployments_has_the_worst_first_with_cause_and_remedy() -> None:
+    ready = {"type": "Ready", "status": "False", "reason": "X", "lastTransitionTime": "2026-01-01T11:55:00Z"}
+    cause = {
+        "code": "ImagePull.NotFound",
+        "object": "Pod/ml/llama-0",
+        "message": f"no such tag {CODES['ImagePull.NotFound'].remedy_for('Pod/ml/llama-0')}",
+        "since": "2026-01-01T11:50:00Z",
+    }
+
+    def named(name: str, **status: Any) -> Resource:
+        found = deployment(**status)
+        return {**found, "metadata": {**found["metadata"], "name": name}}
+
+    gone = named("gone", phase="Terminating", message="Waiting until the upstream resources are gone")
+    gone["metadata"] |= {"deletionTimestamp": "2026-01-01T11:00:00Z", "finalizers": ["corp.example/hold"]}
+    live = [
+        named("fine", replicas={"ready": 1, "desired": 1, "summary": "1/1"}),
+        named("new", phase="Deploying", reason="Progressing", message="pods start", conditions=[ready]),
+        named("broken", phase="Degraded", reason="PodsNotReady", conditions=[ready], rootCause=cause),
+        named("dead", phase="Failed", reason="Invalid", message="no such engine"),
+        gone,
+    ]
+    lines = [line.text for line in fleet_lines(fleet_view(live), now=NOW, ascii_only=True, namespace="")]
+    heads = [line for line in lines if line[:2] in ("X ", "~ ", "+ ")]
+    assert [head.split()[1] for head in heads] == ["ml/dead", "ml/broken", "ml/gone", "ml/new", "ml/fine"]
+    at = lines.index("X ml/broken is Degraded: ImagePull.NotFound for 10m")
+    assert lines[at + 1] == "  Pod/ml/llama-0: no such tag"
+    assert lines[at + 2].startswith("  Remedy: ")
+    assert any("corp.example/hold" in line and "Waiting until" not in line for line in lines)
+    assert heads[-1] == "+ ml/fine is Running, 1/1 replicas ready"
+    assert lines[-1] == "5 deployments: 1 Failed, 1 Degraded, 1 Terminating, 1 Deploying, 1 Running."
+    assert [line.text for line in fleet_lines(fleet_view([]), now=NOW, ascii_only=True, namespace="ml")] == [
+        "There are no deployments in namespace ml."
+    ]

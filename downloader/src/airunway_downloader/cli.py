@@ -111,7 +111,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def _carry_out(order: _Order, environment: Mapping[str, str], stop: Stop) -> dict[str, object]:
     stall = _number(environment, "AIRUNWAY_STALL_SECONDS", _STALL_S)
-    client = Client(stall=stall, connections=PARALLEL)
+    client = Client(stall=stall, connections=PARALLEL, ca_file=environment.get("AIRUNWAY_CA_FILE", ""))
     source = source_of(
         order.uri, revision=order.revision, filters=order.filters, client=client, environment=environment
     )

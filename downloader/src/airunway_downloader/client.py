@@ -6,6 +6,7 @@ import email.utils
 import json
 import math
 import re
+import ssl
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,9 @@ _DRAINED = 1 << 18
 _REDIRECTS = 5
 _REDIRECTED = {301, 302, 303, 307, 308}
 _CONNECT_S = 30.0
+_BODY_S = 300.0
+"""Seconds that an answer that is not a file may take: one byte now and then is no answer."""
+_UNTRUSTED = "if an authority of your own has signed its certificate, name a ConfigMap with that authority in caBundle"
 _LONGEST_RETRY_AFTER = 86400.0
 _RATE_LIMIT_RESET = re.compile(r";\s*t=(\d{1,6})\b")
 
@@ -59,6 +63,8 @@ class Response:
         self.host = _host(url)
         self.foreign = _origin(url) != _origin(asked)
         """Whether another server answered than the one that was asked."""
+        self.read = 0
+        """Bytes of the body that `body` has read."""
 
     def chunks(self) -> Iterator[bytes]:
         """The body as it arrives. Raises ShortBodyError, Failure."""
@@ -68,10 +74,13 @@ class Response:
 
     def body(self, limit: int = BODY_LIMIT) -> bytes:
         """The whole body. Raises Failure, also for more than `limit` bytes."""
-        found = bytearray()
+        found, until = bytearray(), time.monotonic() + _BODY_S
         try:
             for chunk in self.chunks():
                 found += chunk
+                self.read = len(found)
+                if time.monotonic() > until:
+                    raise Failure("Timeout", f"{self.host} did not end an answer within {_BODY_S:g} s")
                 if len(found) > limit:
                     raise Failure("ServerError", f"{self.host} sent an answer of more than {limit >> 20} MiB")
         except ShortBodyError:
@@ -89,8 +98,11 @@ class Response:
 class Client:
     """Connections of one process; safe to use from several threads."""
 
-    def __init__(self, *, stall: float, connections: int) -> None:
-        """`stall`: seconds without a byte after which a request ends."""
+    def __init__(self, *, stall: float, connections: int, ca_file: str = "") -> None:
+        """`stall`: seconds without a byte after which a request ends. `ca_file`: certificates of authorities that count
+        besides the system's. Raises Failure for a file that has none.
+        """
+        self._trust = _trust(ca_file)
         self._timeout = urllib3.Timeout(connect=min(_CONNECT_S, stall), read=stall)
         self._connections = connections
         self._proxies = urllib.request.getproxies_environment()
@@ -155,12 +167,18 @@ class Client:
 
     def _manager(self, proxy: str) -> urllib3.PoolManager:
         if not proxy:
-            return urllib3.PoolManager(maxsize=self._connections)
+            return urllib3.PoolManager(maxsize=self._connections, ssl_context=self._trust)
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         headers = urllib3.make_headers(proxy_basic_auth=f"{user}:{password}") if user else None
         address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        return urllib3.ProxyManager(address, proxy_headers=headers, maxsize=self._connections)
+        return urllib3.ProxyManager(
+            address,
+            proxy_headers=headers,
+            maxsize=self._connections,
+            ssl_context=self._trust,
+            proxy_ssl_context=self._trust,
+        )
 
 
 def failure_of_status(response: Response) -> Failure:
@@ -217,10 +235,23 @@ def _failure(error: BaseException, host: str) -> Failure:
     if isinstance(error, ReadTimeoutError | UrllibTimeoutError | TimeoutError):
         return Failure("Timeout", f"{host} sent no byte within the time limit")
     if isinstance(error, SSLError):
-        return Failure("DependenciesUnreachable", f"no secure connection to {host}: {error}")
+        todo = f"; {_UNTRUSTED}" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+        return Failure("DependenciesUnreachable", f"no secure connection to {host}: {error}{todo}")
     if isinstance(error, LocationParseError | ValueError):
         return Failure("InvalidSpec", f"{host} is no valid address: {error}")
     return Failure("DependenciesUnreachable", f"connection to {host} failed: {error}")
+
+
+def _trust(ca_file: str) -> ssl.SSLContext:
+    """The system's authorities, and those of a file. Raises Failure (InvalidSpec)."""
+    context = ssl.create_default_context()
+    if ca_file:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:  # SSLError is one: the file has no certificate, or is not PEM
+            why = error.strerror if error.strerror and not isinstance(error, ssl.SSLError) else "no certificate in PEM"
+            raise Failure("InvalidSpec", f"the key of the ConfigMap of caBundle cannot be read: {why}") from None
+    return context
 
 
 def _redirected(url: str, location: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -11,6 +12,12 @@ from typing import Literal
 from airunway_downloader.failures import Failure
 
 _MOST_FILES = 200_000
+_MOST_ENTRIES = 2 * _MOST_FILES
+"""Files and folders that are listed: filters may leave fewer."""
+_MOST_LISTED = 256 << 20
+"""Bytes of all pages of a list."""
+LIST_SECONDS = 600.0
+"""Seconds that a list may take, with all of its pages."""
 _MOST_BYTES = 1 << 50
 """1 PiB: no model is that large."""
 _LONGEST_NAME = 240
@@ -93,6 +100,26 @@ class Listing:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", sum(each.size for each in self.files))
+
+
+class Budget:
+    """What a list of files may take: a hub that never ends it must not be read for ever. Counted page by page."""
+
+    def __init__(self, uri: Uri, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._uri, self._now = uri, now
+        self._entries = self._bytes = 0
+        self._until = now() + LIST_SECONDS
+
+    def take(self, *, entries: int, size: int) -> None:
+        """Count one more page, before the next one is asked for. Raises Failure."""
+        self._entries += entries
+        self._bytes += size
+        if self._entries > _MOST_ENTRIES:
+            raise Failure("InvalidSpec", f"{self._uri} lists more than {_MOST_ENTRIES} files and folders")
+        if self._bytes > _MOST_LISTED:
+            raise Failure("ServerError", f"the list of the files of {self._uri} has more than {_MOST_LISTED >> 20} MiB")
+        if self._now() > self._until:
+            raise Failure("Timeout", f"the list of the files of {self._uri} did not end within {LIST_SECONDS:g} s")
 
 
 def parse_uri(text: str) -> Uri:

@@ -10,12 +10,13 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from airunway_downloader.client import Client, Response, failure_of_status
 from airunway_downloader.failures import Failure
-from airunway_downloader.files import Filters, Listing, RemoteFile, Uri, chosen, in_path
+from airunway_downloader.files import Budget, Filters, Listing, RemoteFile, Uri, chosen, in_path
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NEXT = re.compile(r'<([^<>]{1,4096})>\s*;\s*rel="?next"?')
 _MOST_PAGES = 2000
+_TOKEN = "HF_TOKEN"
 
 
 class Hub:
@@ -85,15 +86,19 @@ class Hub:
 
     def _entries(self, commit: str) -> Iterator[dict[str, Any]]:
         url = f"{self._endpoint}/api/models/{self._uri.repository}/tree/{commit}?recursive=true&expand=false"
+        budget = Budget(self._uri)
         for _ in range(_MOST_PAGES):
             with self._ask(url) as response:
                 page = response.json()
                 following = _NEXT.search(response.headers.get("Link", ""))
             if not isinstance(page, list) or not all(isinstance(entry, dict) for entry in page):
                 raise Failure("ServerError", f"{response.host} sent a list of files that is none")
+            budget.take(entries=len(page), size=response.read)
             yield from page
             if following is None:
                 return
+            if not page:
+                raise Failure("ServerError", f"{response.host} names a next page after an empty one")
             # Only path and query: the address of the hub as it sees itself may be another than ours.
             parts = urlsplit(urljoin(url, following[1]))
             url = urljoin(url, f"{parts.path}?{parts.query}")
@@ -145,6 +150,9 @@ class Hub:
             return Failure("SourceNotFound", f"{self._uri} has no revision {self._revision}")
         if code == "EntryNotFound":
             return Failure("SourceNotFound", f"{self._uri} has no file {path}")
+        if status == 401 and words == "Invalid credentials in Authorization header" and not token:
+            todo = f"name a Secret that has one under {_TOKEN} in spec.secrets.huggingFaceToken"
+            return Failure("Unauthorized", f"{response.host} wants a token for {self._uri}, and none was given: {todo}")
         if status == 401 and words == "Invalid credentials in Authorization header":
             return Failure("Unauthorized", f"{response.host} refuses the token of HF_TOKEN ({words})")
         if status == 401 or code == "RepoNotFound" or status == 404:

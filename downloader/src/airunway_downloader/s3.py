@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from airunway_downloader.client import Client, Response, failure_of_status
 from airunway_downloader.failures import Failure, SourceChanged
-from airunway_downloader.files import Filters, Listing, RemoteFile, Uri, chosen, in_path, prefix_of
+from airunway_downloader.files import Budget, Filters, Listing, RemoteFile, Uri, chosen, in_path, prefix_of
 
 _MOST_PAGES = 2000
 _NO_BODY = hashlib.sha256(b"").hexdigest()
@@ -114,7 +114,7 @@ class Bucket:
 
     def _objects(self) -> list[RemoteFile]:
         found: list[RemoteFile] = []
-        token = ""
+        token, budget = "", Budget(self._uri)
         for _ in range(_MOST_PAGES):
             query = {"list-type": "2", "prefix": prefix_of(self._uri.path)} | (
                 {"continuation-token": token} if token else {}
@@ -123,7 +123,9 @@ class Bucket:
                 if response.status != 200:
                     raise self._failure(response, "")
                 page = _xml(response)
-            found += [self._file(each) for each in page.iter("Contents")]
+            new = [self._file(each) for each in page.iter("Contents")]
+            budget.take(entries=len(new), size=response.read)
+            found += new
             token = page.findtext("NextContinuationToken") or ""
             if page.findtext("IsTruncated") != "true":
                 break

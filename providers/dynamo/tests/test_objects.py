@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.contract import ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.sdk import FLAGS_BY_RELEASE
@@ -37,6 +37,14 @@ def parts(found: Resource) -> dict[str, Resource]:
         component["name"]: {**component, "main": component["podTemplate"]["spec"]["containers"][0]}
         for component in found["spec"]["components"]
     }
+
+
+def secret_of(part: Resource) -> str:
+    """The Secret whose keys are variables of a component, in either version."""
+    if "envFromSecret" in part:
+        return str(part["envFromSecret"])
+    (source,) = part["main"]["envFrom"]
+    return str(source["secretRef"]["name"])
 
 
 def env_of(part: Resource) -> dict[str, Any]:
@@ -298,13 +306,13 @@ def test_what_belongs_into_a_pod_is_in_every_one(
         priorityClassName="high",
         serviceAccountName="sa",
     )
-    runtime = RuntimeSettings(env=({"name": "B", "value": "c"},), token=SecretKey(name="other", key="k"))
+    runtime = RuntimeSettings(env=({"name": "B", "value": "c"},), token="other")
     cache = ModelCache(claim="weights")
     for part in parts(graph(host, asked, context(written=written, runtime=runtime, cache=cache))).values():
         pod = part.get("extraPodSpec") or part["podTemplate"]["spec"]
         metadata = part.get("extraPodMetadata") or part["podTemplate"]["metadata"]
         assert env_of(part).items() >= {"A": "b", "B": "c", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}.items()
-        assert env_of(part)["HF_TOKEN"] == {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN"}}
+        assert secret_of(part) == "hf", "every key is a variable"
         assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"pool": "a"}, "high")
         assert "HF_HOME" not in env_of(part), "engines write there, and the cache is read-only"
         assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
@@ -321,7 +329,7 @@ def test_c22_a_runtime_config_reaches_every_component(
         env=({"name": "A", "value": "config"}, {"name": "B", "value": "config"}),
         labels={"org.example/team": "x", "airunway.ai/component": "other"},
         image_pull_secrets=("shared",),
-        token=SecretKey(name="config-token", key="HF_TOKEN"),
+        token="config-token",
     )
     asked = deployment(env=[{"name": "A", "value": "own"}], imagePullSecrets=[{"name": "own"}], **SPLIT)
     made = parts(graph(host, asked, context(written=written, runtime=runtime, pool=pool)))
@@ -330,7 +338,7 @@ def test_c22_a_runtime_config_reaches_every_component(
         pod = part.get("extraPodSpec") or part["podTemplate"]["spec"]
         labels = (part.get("extraPodMetadata") or part["podTemplate"]["metadata"])["labels"]
         assert (env_of(part)["A"], env_of(part)["B"]) == ("own", "config")
-        assert env_of(part)["HF_TOKEN"] == {"secretKeyRef": {"name": "config-token", "key": "HF_TOKEN"}}
+        assert secret_of(part) == "config-token"
         assert pod["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
         assert (labels["org.example/team"], labels["airunway.ai/component"]) == ("x", name.lower())
 

@@ -109,10 +109,11 @@ def test_a_preset_says_what_it_decides_itself(vllm: Any, context: Any) -> None:
     assert can_handle(vllm(), context(partition=True)) == Compatibility()
 
 
-def test_a_repository_without_a_file_is_remarked_on_for_the_runner_only(llamacpp: Any, context: Any) -> None:
+def test_a_repository_without_a_file_is_refused_for_the_runner_only(llamacpp: Any, context: Any) -> None:
+    """The founding document appends a name that cannot be derived from the id; started without it, nothing serves."""
     model = {"id": "google/gemma-3-1b-it-qat-q8_0-gguf"}
     found = can_handle(llamacpp(model=model), context("llamacpp"))
-    assert [warning.path for warning in found.warnings] == ["spec.model.id"]
+    assert [(each.path, each.reason) for each in found.blockers] == [("spec.model.id", "IncompatibleConfiguration")]
     server = llamacpp(model=model, image="ghcr.io/ggml-org/llama.cpp:server")
     assert can_handle(server, context("llamacpp")) == Compatibility()
 

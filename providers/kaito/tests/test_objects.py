@@ -120,7 +120,8 @@ def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
             "--tensor-parallel-size=2",
             "--quantization=awq",
         ],
-        "env": [*HOME, {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}}],
+        "env": HOME,
+        "envFrom": [{"secretRef": {"name": "hf-token"}}],
         "ports": [{"name": "http", "containerPort": 5000}],
         "resources": {
             "requests": {"nvidia.com/gpu": "2", "memory": "32Gi", "cpu": "4"},
@@ -166,7 +167,7 @@ def test_releases_whose_presets_take_no_model_ids_get_templates(vllm: Any, conte
     for release in ("0.4.5", "0.4.6", "0.7"):
         found = container(vllm(secrets=TOKEN), context(release=release, instanceType="X"))
         assert found["image"] == "vllm/vllm-openai:v0.23.0"
-        assert [entry["name"] for entry in found["env"]] == ["HOME", "USER", "HF_TOKEN"]
+        assert found["envFrom"] == [{"secretRef": {"name": "hf-token"}}]
 
 
 def test_releases_before_0_7_use_nodes_of_a_named_type(vllm: Any, context: Any) -> None:
@@ -222,7 +223,7 @@ RUNNER = "ghcr.io/kaito-project/aikit/runners/llama-cpp-cpu@sha256:0123"
 @pytest.mark.parametrize(
     ("image", "model", "url", "expected"),
     [
-        (RUNNER, {"id": "o/r"}, "", ["huggingface://o/r", "--address=:5000", "--context-size=4096"]),
+        (RUNNER, {"id": "o/r/f.gguf"}, "", ["huggingface://o/r/f.gguf", "--address=:5000", "--context-size=4096"]),
         (
             RUNNER,
             {"id": "o/r"},
@@ -287,10 +288,10 @@ def test_environment_from_the_weakest_to_the_strongest(vllm: Any, context: Any) 
         {"name": "B", "value": "mine"},
         field,
         *HOME,
-        {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}},
     ]
     shared = RuntimeSettings(env=({"name": "HF_TOKEN", "value": "everybody's"},))
-    assert "valueFrom" in container(vllm(secrets=TOKEN), context(runtime=shared))["env"][0], "the deployment's Secret"
+    found = container(vllm(secrets=TOKEN), context(runtime=shared))["env"]
+    assert found == HOME, "it would hide that of the Secret"
     own = vllm(env=[{"name": "HF_TOKEN", "value": "x"}], secrets=TOKEN)
     assert container(own, context())["env"] == [{"name": "HF_TOKEN", "value": "x"}, *HOME]
     assert [w.path for w in can_handle(own, context()).warnings] == ["spec.secrets.huggingFaceToken"]
@@ -405,7 +406,7 @@ def test_m1_pods_of_a_template_are_hardened_as_the_kind_that_has_it_says(
     vllm: Any, context: Any, *, several: bool
 ) -> None:
     """A Workspace by its transformer, an InferenceSet by its own: what exists keeps the one that wrote it."""
-    new = context(sets="0.12")
+    new = context(sets="0.12", live="" if several else WORKSPACE.key)
     old = {key: replace(served, transformer=_released(served.transformer)) for key, served in new.served.items()}
     deployment = vllm(image="i", scaling={"replicas": 2 if several else 1})
     own = INFERENCE_SET.key if several else WORKSPACE.key
@@ -456,7 +457,8 @@ def test_a_key_that_protects_vllm_s_server_protects_it_here_too(
 def test_labels_by_which_a_service_selects_are_not_the_users(vllm: Any, context: Any, several: bool) -> None:
     """All of the manifest's, in the pods and in the warnings; what is released goes on as it was. The transformer of
     the kind that is written decides."""
-    new, by_ordinal = context(sets="0.12"), ["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"]
+    new = context(sets="0.12", live="" if several else WORKSPACE.key)
+    by_ordinal = ["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"]
     old = {key: replace(served, transformer=_released(served.transformer)) for key, served in new.served.items()}
     asked = {**dict.fromkeys(by_ordinal, "0"), "kaito.sh/x": "y", "team": "a"}
     wanted = vllm(image="i", scaling={"replicas": 2 if several else 1}, podTemplate={"metadata": {"labels": asked}})

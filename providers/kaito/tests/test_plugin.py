@@ -1,5 +1,6 @@
 """The plugin as the core sees it: entry point, hooks, manifest; overrides through the runtime's own check."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from typing import Any
@@ -13,9 +14,10 @@ from airunway.plugins import hookspecs
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.plugins.host import assumed_context
 from airunway.plugins.registry import host_of
+from airunway.resource import dig
 from airunway.runtime.translate import check_overrides, merged, parsed, translate
 from airunway_kaito import provider
-from airunway_kaito.manifest import MANIFEST
+from airunway_kaito.manifest import INFERENCE_SET, MANIFEST, WORKSPACE
 from airunway_kaito.objects import desired
 
 
@@ -97,13 +99,13 @@ def test_ruling_26_pods_of_a_template_say_whose_they_are() -> None:
     }
     host = host_of("kaito", provider)
     context = assumed_context(host, engine="vllm", now=datetime(2026, 9, 1, tzinfo=UTC))
-    workspace = translate(host, deployment, parsed(deployment), context).objects[0]
-    labels = workspace["inference"]["template"]["metadata"]["labels"]
-    assert labels == {
-        "airunway.ai/managed-by": "airunway",
-        "airunway.ai/model-deployment": "llama",
-        "airunway.ai/provider": "kaito",
-    }
+    for kind, place in ((WORKSPACE.key, ()), (INFERENCE_SET.key, ("spec", "template"))):
+        made = translate(host, deployment, parsed(deployment), replace(context, live_kind=kind)).objects[0]
+        assert dig(made, *place, "inference", "template", "metadata", "labels") == {
+            "airunway.ai/managed-by": "airunway",
+            "airunway.ai/model-deployment": "llama",
+            "airunway.ai/provider": "kaito",
+        }
 
 
 def test_allowed_overrides_reach_the_workspace(vllm: Any, context: Any) -> None:

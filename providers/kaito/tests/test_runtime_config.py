@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from airunway.plugins.contract import RuntimeSettings, SecretKey
+from airunway.plugins.contract import RuntimeSettings
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway_kaito.compatibility import compatibility
@@ -14,14 +14,14 @@ from airunway_kaito.objects import desired
 from airunway_testing.conformance.cases import bases, context_of, judged
 from airunway_testing.conformance.fields import Answer, setting_outcomes
 
-TOKEN = RuntimeSettings(token=SecretKey(name="config-token", key="HF_TOKEN"))
+TOKEN = RuntimeSettings(token="config-token")
 PULL = RuntimeSettings(image_pull_secrets=("shared",))
 LABELS = RuntimeSettings(labels={"org.example/team": "x"})
 EVERYTHING = RuntimeSettings(
     env=({"name": "A", "value": "config"}, {"name": "B", "value": "config"}),
     labels={"org.example/team": "x"},
     image_pull_secrets=("shared",),
-    token=SecretKey(name="config-token", key="HF_TOKEN"),
+    token="config-token",
 )
 
 
@@ -51,21 +51,12 @@ def test_c28_pull_secrets_change_nothing_of_a_preset_and_are_warned_about(vllm: 
     assert said.message.startswith("imagePullSecrets of the runtime config: ")
 
 
-def test_a_token_under_another_key_makes_a_template_since_kaito_reads_hf_token(vllm: Any, context: Any) -> None:
-    other = RuntimeSettings(token=SecretKey(name="config-token", key="token"))
-    (container,) = inference(vllm(), context(runtime=other))["template"]["spec"]["containers"]
-    secret = {"secretKeyRef": {"name": "config-token", "key": "token"}}
-    assert {"name": "HF_TOKEN", "valueFrom": secret} in container["env"]
-
-
 def test_a_release_without_a_place_for_a_token_makes_a_template_of_it(vllm: Any, context: Any) -> None:
     assert "template" in inference(vllm(), context(release="0.4.5", runtime=TOKEN))
 
 
-@pytest.mark.parametrize("key", ["HF_TOKEN", "token"])
-def test_the_deployments_own_token_wins_and_the_preset_stays(vllm: Any, context: Any, key: str) -> None:
-    runtime = RuntimeSettings(token=SecretKey(name="config-token", key=key))
-    found = inference(vllm(secrets={"huggingFaceToken": "own"}), context(runtime=runtime))
+def test_the_deployments_own_token_wins_and_the_preset_stays(vllm: Any, context: Any) -> None:
+    found = inference(vllm(secrets={"huggingFaceToken": "own"}), context(runtime=TOKEN))
     assert found["preset"]["presetOptions"] == {"modelAccessSecret": "own"}
 
 
@@ -87,8 +78,8 @@ def test_c22_a_template_has_all_of_it_and_the_deployments_own_wins(vllm: Any, co
     assert container["env"] == [
         {"name": "A", "value": "own"},
         {"name": "B", "value": "config"},
-        {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "config-token", "key": "HF_TOKEN"}}},
     ]
+    assert container["envFrom"] == [{"secretRef": {"name": "config-token"}}]
     assert template["spec"]["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
     assert template["metadata"]["labels"]["org.example/team"] == "own"
 

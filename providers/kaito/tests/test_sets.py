@@ -1,5 +1,6 @@
 """Several replicas: an InferenceSet and the Service that it lacks, where the cluster serves InferenceSets."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def kinds(objects: list[Resource]) -> list[str]:
 
 def test_a_preset_has_all_that_its_workspace_would_have(vllm: Any, context: Any) -> None:
     token = {"huggingFaceToken": "hf-token"}
-    (workspace, _) = desired(vllm(secrets=token), context(sets="0.12", partition=True)).objects
+    (workspace, _) = desired(vllm(secrets=token), context(partition=True)).objects
     written, config, service = desired(vllm(scaling=THREE, secrets=token), context(sets="0.12", partition=True)).objects
     assert (written["apiVersion"], written["kind"]) == ("kaito.sh/v1beta1", "InferenceSet")
     assert written["metadata"] == workspace["metadata"]
@@ -71,24 +72,66 @@ def test_a_machine_that_kaito_makes_stands_in_the_template(vllm: Any, context: A
         assert written["spec"]["template"]["resource"] == {"instanceType": "gpu-8"}
 
 
+SET, SPACE = "InferenceSet", "Workspace"
+
+
 @pytest.mark.parametrize(
-    ("replicas", "live", "served", "kind"),
+    ("replicas", "live", "kinds_by_setting"),
     [
-        (1, "", True, "Workspace"),
-        (1, WORKSPACE.key, True, "Workspace"),
-        (3, WORKSPACE.key, True, "InferenceSet"),
-        (0, "", True, "InferenceSet"),
-        (0, INFERENCE_SET.key, True, "InferenceSet"),
-        # Three become one, and stay what they are: the one that is left goes on serving.
-        (1, INFERENCE_SET.key, True, "InferenceSet"),
-        (1, INFERENCE_SET.key, False, "Workspace"),
+        (1, "", {"Auto": SET, "Always": SET, "WhenScaled": SPACE}),
+        (3, "", {"Auto": SET, "Always": SET, "WhenScaled": SET}),
+        (0, "", {"Auto": SET, "Always": SET, "WhenScaled": SET}),
+        # What runs keeps its kind for as long as that has so many replicas.
+        (1, WORKSPACE.key, {"Auto": SPACE, "Always": SPACE, "WhenScaled": SPACE}),
+        (3, WORKSPACE.key, {"Auto": SET, "Always": SET, "WhenScaled": SET}),
+        (1, INFERENCE_SET.key, {"Auto": SET, "Always": SET, "WhenScaled": SET}),
+        (0, INFERENCE_SET.key, {"Auto": SET, "Always": SET, "WhenScaled": SET}),
     ],
 )
-def test_one_replica_is_a_workspace_unless_an_inferenceset_runs(
-    vllm: Any, context: Any, replicas: int, live: str, served: bool, kind: str
+def test_a_new_deployment_is_what_can_be_scaled_and_what_runs_keeps_its_kind(
+    vllm: Any, context: Any, replicas: int, live: str, kinds_by_setting: dict[str, str]
 ) -> None:
-    ctx = context(sets="0.12" if served else "", live=live)
-    assert desired(vllm(scaling={"replicas": replicas}), ctx).objects[0]["kind"] == kind
+    deployment = vllm(scaling={"replicas": replicas})
+    for setting, kind in kinds_by_setting.items():
+        served = context(sets="0.12", live=live, inferenceSet=setting)
+        assert desired(deployment, served).objects[0]["kind"] == kind, setting
+        assert can_handle(deployment, served).ok, setting
+        assert desired(deployment, context(live=live, inferenceSet=setting)).objects[0]["kind"] == SPACE
+
+
+@pytest.mark.parametrize(
+    ("sets", "overrides", "settings", "name"),
+    [
+        ("0.11", {}, {}, "llama-8b"),  # takes no nodes that exist
+        ("0.12", {"resource": {"preferredNodes": ["gpu-1"]}}, {}, "llama-8b"),
+        ("0.12", {}, {}, "m" * 47),
+    ],
+    ids=["nodes", "preferred", "name"],
+)
+def test_one_replica_that_an_inferenceset_cannot_run_is_a_workspace(
+    vllm: Any, context: Any, sets: str, overrides: Resource, settings: Resource, name: str
+) -> None:
+    deployment = vllm(provider={"overrides": overrides})
+    deployment = deployment.model_copy(update={"metadata": deployment.metadata.model_copy(update={"name": name})})
+    auto, always = (context(sets=sets, inferenceSet=setting, **settings) for setting in ("Auto", "Always"))
+    assert desired(deployment, auto).objects[0]["kind"] == SPACE
+    assert can_handle(deployment, auto).ok
+    assert not can_handle(deployment, always).ok, "refused where an administrator wants nothing else"
+
+
+def test_the_outage_of_scaling_a_workspace_is_named_before_and_with_the_change(vllm: Any, context: Any) -> None:
+    """A warning while it runs; with the change the plan, and so `airunway diff`, the message and the event."""
+    runs = context(sets="0.12", live=WORKSPACE.key)
+    (warned,) = [each for each in can_handle(vllm(), runs).warnings if each.reason == "ScalingInterrupts"]
+    assert "no model is served until" in warned.message
+    assert "create a second deployment" in warned.message
+    assert not any(each.reason == "ScalingInterrupts" for each in can_handle(vllm(), context(sets="0.12")).warnings)
+    assert not any(
+        each.reason == "ScalingInterrupts" for each in can_handle(vllm(), context(live=WORKSPACE.key)).warnings
+    )
+    before, after = (desired(vllm(scaling={"replicas": n}), runs).interrupts["kind"] for n in (1, 3))
+    assert before.value != after.value
+    assert "no model is served until" in after.message
 
 
 def test_what_runs_as_a_workspace_is_written_alike_before_and_after_inferencesets_appear(
@@ -140,7 +183,7 @@ def test_a_name_that_leaves_no_room_for_the_pods_is_refused(
     assert can_handle(named("m" * longest), context(sets="0.12")).ok
 
 
-def judged(overrides: Resource, replicas: int) -> Any:
+def judged(overrides: Resource, replicas: int, *, live: str = "") -> Any:
     host = load("kaito")
     deployment = {
         "apiVersion": API_VERSION,
@@ -154,7 +197,8 @@ def judged(overrides: Resource, replicas: int) -> Any:
         },
         "status": {"engine": {"type": "vllm"}},
     }
-    return translate(host, deployment, parsed(deployment), assumed_context(host, engine="vllm", now=NOW))
+    context = replace(assumed_context(host, engine="vllm", now=NOW), live_kind=live)
+    return translate(host, deployment, parsed(deployment), context)
 
 
 def test_overrides_are_written_as_for_a_workspace_and_arrive_where_an_inferenceset_has_them() -> None:
@@ -165,7 +209,7 @@ def test_overrides_are_written_as_for_a_workspace_and_arrive_where_an_inferences
         },
         "inference": {"preset": {"name": "other"}},
     }
-    one, three = judged(overrides, 1), judged(overrides, 3)
+    one, three = judged(overrides, 1, live=WORKSPACE.key), judged(overrides, 3)
     assert (one.blockers, three.blockers) == ((), ())
     workspace, spec = one.objects[0], three.objects[0]["spec"]
     assert spec["labelSelector"] == workspace["resource"]["labelSelector"] == {"matchLabels": {"pool": "a"}}

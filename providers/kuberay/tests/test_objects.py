@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.contract import ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 
@@ -84,7 +84,7 @@ def test_prefill_and_decode_have_workers_of_their_own(split: Any, context: Any, 
 def test_token_and_variables_reach_head_and_workers(split: Any, context: Any, service: Any) -> None:
     runtime = RuntimeSettings(
         env=({"name": "HTTPS_PROXY", "value": "http://proxy"},),
-        token=SecretKey(name="site", key="t"),
+        token="site",
         labels={"a": "b"},
     )
     wanted = split(
@@ -100,7 +100,7 @@ def test_token_and_variables_reach_head_and_workers(split: Any, context: Any, se
         env = {entry["name"]: entry for entry in main(template)["env"]}
         assert env["A"]["value"] == "1"
         assert env["HTTPS_PROXY"]["value"] == "http://proxy"
-        assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "mine", "key": "HF_TOKEN"}
+        assert main(template)["envFrom"] == [{"secretRef": {"name": "mine"}}], "every key is a variable"
         assert template["metadata"] == {"labels": {"a": "b", "team": "x"}, "annotations": {"note": "y"}}
         assert template["spec"]["nodeSelector"] == {"pool": "gpu"}
         assert template["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
@@ -112,13 +112,12 @@ def test_c22_a_runtime_config_reaches_head_and_workers(deployment: Any, context:
     runtime = RuntimeSettings(
         labels={"org.example/team": "x"},
         image_pull_secrets=("shared",),
-        token=SecretKey(name="config-token", key="HF_TOKEN"),
+        token="config-token",
     )
     found = list(templates(service(deployment(), context(runtime=runtime))))
     assert len(found) == 2
     for template in found:
-        env = {entry["name"]: entry for entry in main(template)["env"]}
-        assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "config-token", "key": "HF_TOKEN"}
+        assert main(template)["envFrom"] == [{"secretRef": {"name": "config-token"}}]
         assert template["spec"]["imagePullSecrets"] == [{"name": "shared"}]
         assert template["metadata"]["labels"] == {"org.example/team": "x"}
 

@@ -17,6 +17,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, format_time
 from airunway.status.evidence import EventFacts
 from airunway.status.reasons import REASONS
+from airunway_kuberay.scaling import SCALED_FROM
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 ACTIVE, PENDING = "llama-8b-abcde", "llama-8b-fghij"
@@ -121,7 +122,7 @@ def test_nothing_reported_yet(observe: Any, primary: Any) -> None:
         (service(NOT_READY, pendingServiceStatus=side(PENDING)), [], "Progressing", "the Ray cluster starts"),
         (
             service(NOT_READY, pendingServiceStatus=side(PENDING)),
-            [cluster(PENDING, state="ready")],
+            [cluster(PENDING, state="ready", ready=1)],
             "Progressing",
             "all pods are ready",
         ),
@@ -325,6 +326,47 @@ def test_real_kuberay_4_of_prefill_and_decode_both_are_needed(
     observed = Observed(primary=primary, objects=(primary, ready_workers(3)))
     found = host.translate_status(split(scaling=sizes), observed, context())
     assert found.replicas == Replicas(desired=3, ready=available, available=available)
+
+
+def scaled(before: int, status: str = "UPDATING") -> Resource:
+    """A RayService whose newest change left the engine alone, while that many replicas served."""
+    found = active(parts("DEPLOYING", **{LLM: status}))
+    found["metadata"]["annotations"] = {SCALED_FROM: f'{{"gpu-workers":{before}}}'}
+    return found
+
+
+def workers_since(moment: datetime, *, ready: int) -> Resource:
+    head = condition("HeadPodReady", "True", lastTransitionTime=format_time(moment))
+    return cluster(ACTIVE, head, ready=ready, state="ready")
+
+
+@pytest.mark.parametrize(("before", "after", "workers", "available"), [(3, 1, 3, 1), (1, 3, 1, 1), (1, 3, 3, 1)])
+def test_a_changed_number_of_replicas_is_no_outage(
+    observe: Any, before: int, after: int, workers: int, available: int
+) -> None:
+    """Real Ray 2.56 reported UPDATING for 21 seconds after 3 -> 1, and the same process answered every request."""
+    old = workers_since(NOW - timedelta(hours=1), ready=workers)
+    found = observe(scaled(before), old, applied=NOW, scaling={"replicas": after})
+    assert found.replicas == Replicas(desired=after, ready=available, available=available)
+    said = f"the number of replicas changes from {before} to {after}, and {available} of them are serving"
+    assert only(found).message == said
+
+
+def test_replicas_are_only_known_to_serve_on_if_the_head_is_older_than_the_change(observe: Any) -> None:
+    """A head that starts anew without fault tolerance takes all replicas with it."""
+    for moment, available in ((NOW - timedelta(hours=1), 1), (NOW + timedelta(seconds=30), 0)):
+        found = observe(scaled(3), workers_since(moment, ready=1), applied=NOW)
+        assert found.replicas.available == available
+    unknown = observe(scaled(3), ready_workers(1), applied=NOW)
+    assert unknown.replicas.available == 0
+    unwell = observe(scaled(3, "UNHEALTHY"), workers_since(NOW - timedelta(hours=1), ready=1), applied=NOW)
+    assert unwell.replicas.available == 0
+
+
+def test_pods_that_are_not_ready_are_not_called_ready(observe: Any) -> None:
+    """Two of three workers were Pending, and "all pods are ready" was reported."""
+    found = observe(active(parts("DEPLOYING", **{LLM: "UPSCALING"})), ready_workers(2), scaling={"replicas": 3})
+    assert only(found).message == "2 of 3 workers of the Ray cluster are ready"
 
 
 def test_real_kuberay_4_that_no_model_is_served_is_said(observe: Any) -> None:

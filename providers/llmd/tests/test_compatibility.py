@@ -18,7 +18,7 @@ OTHER = {"provider": {"overrides": {"connector": "mooncake"}}}
 TOLD = {"engine": {"args": {"kv-transfer-config": '{"kv_connector":"MooncakeConnector"}'}}}
 
 AGGREGATED: list[tuple[dict[str, Any], dict[str, Any], str, tuple[str, ...]]] = [
-    ({}, {"engine": "sglang"}, "spec.engine.type", ("llm-d does not support sglang engine",)),
+    ({}, {"engine": "sglang"}, "spec.engine.type", ("llm-d only supports vllm engine",)),
     ({"resources": {}}, {}, "spec.resources.gpu.count", ("llm-d requires GPU", "resources.gpu.count > 0")),
     ({}, {"picker_image": f"{EPP}:latest"}, "spec.provider.name", ("v0.9, v0.10, v1.5", "pickerVersion")),
     ({}, {"picker_image": f"{EPP}:v0.8.0"}, "spec.provider.name", (f"{EPP}:v0.8.0", "pickerImage")),

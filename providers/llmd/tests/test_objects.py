@@ -10,7 +10,7 @@ import yaml
 
 import airunway_llmd
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import Context, RuntimeSettings, SecretKey, Upstream
+from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.validation import validate
@@ -165,7 +165,7 @@ def test_c22_a_runtime_config_reaches_servers_of_both_roles_and_the_picker_its_p
         env=({"name": "A", "value": "config"},),
         labels={"org.example/team": "x", "airunway.ai/component": "other"},
         image_pull_secrets=("shared",),
-        token=SecretKey(name="config-token", key="HF_TOKEN"),
+        token="config-token",
     )
     found = named(host, apart(), context(runtime=runtime))
     for role in ("decode", "prefill"):
@@ -173,11 +173,12 @@ def test_c22_a_runtime_config_reaches_servers_of_both_roles_and_the_picker_its_p
         (server,) = template["spec"]["containers"]
         env = {entry["name"]: entry for entry in server["env"]}
         assert env["A"]["value"] == "config"
-        assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == "config-token"
+        assert server["envFrom"] == [{"secretRef": {"name": "config-token"}}]
         for sidecar in template["spec"].get("initContainers", ()):
-            assert "env" not in sidecar
+            assert not {"env", "envFrom"} & sidecar.keys()
     picks = pod(found["Deployment llama-epp"])
-    assert {"A", "HF_TOKEN"}.isdisjoint(entry["name"] for entry in picks["spec"]["containers"][0]["env"])
+    assert "A" not in (entry["name"] for entry in picks["spec"]["containers"][0]["env"])
+    assert "envFrom" not in picks["spec"]["containers"][0]
     for name, component in (("decode", "decode"), ("prefill", "prefill"), ("epp", "picker")):
         template = pod(found[f"Deployment llama-{name}"])
         assert template["spec"]["imagePullSecrets"] == [{"name": "shared"}]

@@ -184,7 +184,7 @@ def test_every_field_is_honoured_refused_or_named(
     ctx = context(
         engine,
         gpus_per_node=16 if engine in ("trtllm", "llamacpp") else 8,
-        **{f"{engine}_image": "registry.example/i:1"},
+        **{f"{engine}_image": "ggml-org/llama.cpp:server" if engine == "llamacpp" else "registry.example/i:1"},
     )
     base: dict[str, Any] = {"resources": {"gpu": {"count": gpus}}}
     if "volumes" in field:

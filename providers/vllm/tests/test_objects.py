@@ -8,7 +8,7 @@ import yaml
 
 import airunway_vllm
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.contract import ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.runtime.translate import selector_of
@@ -99,7 +99,7 @@ def test_what_the_site_configures_arrives_as_data(host: ProviderHost, deployment
         env=({"name": "HTTPS_PROXY", "value": "http://proxy"}, {"name": "A", "value": "site"}),
         labels={"team": "x"},
         image_pull_secrets=("site-pull",),
-        token=SecretKey(name="site-token", key="t"),
+        token="site-token",
     )
     cache = ModelCache(claim="weights", sub_path="m")
     wanted = deployment(
@@ -112,7 +112,7 @@ def test_what_the_site_configures_arrives_as_data(host: ProviderHost, deployment
     env = {entry["name"]: entry for entry in main["env"]}
     assert env["A"]["value"] == "$(HOME); rm -rf /", "the deployment's wins, as it was written"
     assert env["HTTPS_PROXY"]["value"] == "http://proxy"
-    assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "site-token", "key": "t"}}
+    assert main["envFrom"] == [{"secretRef": {"name": "site-token"}}], "every key is a variable"
     assert env["HF_HUB_OFFLINE"]["value"] == "1"
     assert main["args"][0] == "/model-cache"
     assert "HF_HOME" not in env, "engines write there, and the cache is read-only"
@@ -132,7 +132,7 @@ def test_c22_a_runtime_config_reaches_leader_and_workers_of_a_group(
         env=({"name": "A", "value": "config"},),
         labels={"org.example/team": "x", "airunway.ai/component": "other"},
         image_pull_secrets=("shared",),
-        token=SecretKey(name="config-token", key="HF_TOKEN"),
+        token="config-token",
     )
     wanted = deployment(resources={"gpu": {"count": 16}}, imagePullSecrets=[{"name": "own"}])
     made = host.translate_spec(wanted, context(runtime=runtime)).objects[0]["spec"]["leaderWorkerTemplate"]
@@ -140,7 +140,7 @@ def test_c22_a_runtime_config_reaches_leader_and_workers_of_a_group(
         (main,) = template["spec"]["containers"]
         env = {entry["name"]: entry for entry in main["env"]}
         assert env["A"]["value"] == "config"
-        assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == "config-token"
+        assert main["envFrom"] == [{"secretRef": {"name": "config-token"}}]
         assert template["spec"]["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
         labels = template["metadata"]["labels"]
         assert (labels["org.example/team"], labels["airunway.ai/component"]) == ("x", component)

@@ -165,6 +165,17 @@ class LocalObjectReference(ApiModel):
     name: str = Field(max_length=253, description="Name of the object, in the namespace of the deployment. Required.")
 
 
+class CABundle(ApiModel):
+    """Certificates of authorities that are trusted besides those of the image."""
+
+    config_map: str = Field(
+        min_length=1, max_length=253, description="Name of the ConfigMap with the certificates. Required."
+    )
+    key: Annotated[str | None, Field(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = Field(
+        default=None, description="Key of the ConfigMap that has the certificates in PEM. Default: ca.crt."
+    )
+
+
 class KeySelector(ApiModel):
     """One key of a ConfigMap or Secret."""
 

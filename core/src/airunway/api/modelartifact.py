@@ -11,6 +11,7 @@ from airunway.api._deployment_status import ModelDeploymentCondition, WorkStatus
 from airunway.api.base import (
     ApiModel,
     ApiObject,
+    CABundle,
     Count,
     Duration,
     EnvVar,
@@ -106,6 +107,11 @@ class ModelArtifactSpec(ApiModel):
         max_length=MAX_SHARED_ENV,
         json_schema_extra=list_map("name"),
         description="Environment variables of the download, such as AWS_REGION. Default: those of the config.",
+    )
+    ca_bundle: CABundle | None = Field(
+        default=None,
+        description="Authorities that the download trusts besides the public ones, for a hub or store with a private "
+        "one: a ConfigMap of the namespace. Default: that of the config.",
     )
     image_pull_secrets: list[LocalObjectReference] = Field(
         default_factory=list,

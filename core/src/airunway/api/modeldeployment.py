@@ -11,6 +11,7 @@ from airunway.api.base import (
     EMPTY_MEANS_ABSENT,
     SERVER_DEFAULT,
     ApiModel,
+    CABundle,
     Count,
     EnvVar,
     FreeForm,
@@ -148,6 +149,11 @@ class ModelCacheSpec(ApiModel):
             default=None,
             description="Access mode of the cache volume. Default: that of the runtime config, else ReadWriteMany.",
         )
+    )
+    ca_bundle: CABundle | None = Field(
+        default=None,
+        description="Authorities that the download trusts besides the public ones, for a hub with a private one: a "
+        "ConfigMap of the namespace. Default: that of the runtime config.",
     )
 
 

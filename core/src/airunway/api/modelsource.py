@@ -11,6 +11,7 @@ from airunway.api._deployment_status import ModelDeploymentCondition, WorkStatus
 from airunway.api.base import (
     ApiModel,
     ApiObject,
+    CABundle,
     Count,
     Duration,
     LocalObjectReference,
@@ -70,6 +71,22 @@ class ModelSourceSpec(ApiModel):
         max_length=MAX_ENTRIES,
         json_schema_extra=list_map("name"),
         description="Secrets with the registry's credentials, in the operator's namespace. Default: none.",
+    )
+    ca_bundle: CABundle | None = Field(
+        default=None,
+        description="Authorities that are trusted besides the public ones, for a registry with a private one: a "
+        "ConfigMap in the operator's namespace. Default: none.",
+    )
+    models: list[_Pattern] = Field(
+        default_factory=list,
+        max_length=MAX_ENTRIES,
+        description="Names of models that its images may be for, such as meta-llama/*; * and ? stop at a slash. An "
+        "image that names another model gives no template. Default: all.",
+    )
+    trust_optimized: bool = Field(
+        default=False,
+        description="Whether an image's own word that it was tuned and tested counts in the choice among templates: "
+        "true or false. Default: false.",
     )
     insecure: bool = Field(default=False, description="Whether the registry speaks plain HTTP. Default: false.")
     runtime_config_name: ObjectName = Field(

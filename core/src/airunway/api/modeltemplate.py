@@ -38,6 +38,7 @@ from airunway.api.rules import (
     ValidationRule,
     credential_rules,
     immutable_rule,
+    is_path_rule,
     number_rule,
     quantity_rules,
     uri_form_rule,
@@ -325,6 +326,21 @@ def _rules() -> Iterator[ValidationRule]:
     for field in ("metric", "precision", "hardware"):
         # On `spec`: a rule on the field itself would not see that it was removed and added again.
         yield immutable_rule("spec", field, "Immutable after creation")
+    model = "(has(self.modelId) && self.modelId != '')"
+    yield ValidationRule(
+        path="spec",
+        expression="!has(self.caching) || !has(self.caching.enabled) || !self.caching.enabled || "
+        f"!({is_path_rule('self.modelName')}) || (has(self.modelSources) && self.modelSources.size() > 0)",
+        message="a path has no repository, so there is nothing to keep: leave caching out, or name the weights in "
+        "modelSources",
+        field=".caching.enabled",
+    )
+    yield ValidationRule(
+        path="spec.modelSources[*]",
+        expression=f"!{model} || !({is_path_rule('self.modelId')})",
+        message="modelId is owner/name: a path has no repository",
+        field=".modelId",
+    )
     yield ValidationRule(
         path="spec.hardware",
         expression="has(self.gpu) || (has(self.cpu) && string(self.cpu) != '')",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 GROUP = "airunway.ai"
@@ -32,6 +33,9 @@ ARTIFACT = f"{GROUP}/artifact"
 
 TEMPLATE = f"{GROUP}/template"
 """Label with the name of a template, on its discovery Jobs and on the ModelArtifacts that it keeps warm."""
+
+MODEL_SOURCE = f"{GROUP}/model-source"
+"""Label of a ClusterModelTemplate that was made from an image: the ModelSource that named it."""
 
 CACHE_TYPE = f"{GROUP}/cache.type"
 """Label on what a ModelArtifact owns: ``artifact``."""
@@ -162,6 +166,11 @@ def provider_of_finalizer(finalizer: str) -> str:
     if not (finalizer.startswith(prefix) and finalizer.endswith(suffix)):
         return ""
     return finalizer[len(prefix) : -len(suffix)]
+
+
+def foreign_finalizers(finalizers: Iterable[str]) -> list[str]:
+    """Returns the finalizers that other programs have put on an object."""
+    return [each for each in finalizers if not each.startswith(f"{GROUP}/")]
 
 
 def whose(deployment: str, *, provider: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from decimal import Decimal
 
 from airunway.api.names import MAX_NAME_LENGTH
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
+from airunway.references import IMAGE_PATTERN, MODEL_PATTERN
 from airunway.resource import Resource
 
 MAX_GPUS = 64
@@ -175,6 +176,11 @@ def uri_form_rule(path: str) -> ValidationRule:
     )
 
 
+def is_path_rule(text: str) -> str:
+    """CEL: whether the id of a model is a path (`airunway.references.is_path`)."""
+    return f"{text}.matches('^([.]{{0,2}}/|[.]{{1,2}}$)')"
+
+
 def number_rule(path: str, field: str, maximum: int) -> ValidationRule:
     """The rule that an optional number is at most `maximum`."""
     return ValidationRule(
@@ -301,6 +307,13 @@ def _cache_rules() -> Iterator[ValidationRule]:
         path="spec.model",
         expression=f"!({cached}) || !has(self.source) || self.source == 'huggingface' || ({named})",
         message="cache.mode needs source huggingface, or cache.artifactName: the ModelArtifact that has the weights",
+        field=".cache.mode",
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({cached}) || !has(self.id) || !({is_path_rule('self.id')})",
+        message="a path has no repository, so there is nothing to fetch: set cache.mode None, and mount the weights "
+        "with storage.volumes",
         field=".cache.mode",
     )
     mounted = _mounted_at("v", f"'{MODEL_CACHE_PATH}'")
@@ -505,6 +518,13 @@ def _model_rules() -> Iterator[ValidationRule]:
         field=".templateRef",
         reason=FORBIDDEN,
     )
+    yield ValidationRule(
+        path="spec.model",
+        expression="!has(self.id) || self.id == '' || self.source == 'custom' || "
+        f"self.id.matches({_quoted(MODEL_PATTERN)})",
+        message="model.id must be owner/name, or an absolute path",
+        field=".id",
+    )
     named, by_model = (f"(has(self.{field}) && self.{field} != '')" for field in ("name", "modelName"))
     yield ValidationRule(
         path="spec.templateRef",
@@ -519,8 +539,26 @@ def _model_rules() -> Iterator[ValidationRule]:
     )
 
 
+def image_rule(path: str, field: str) -> ValidationRule:
+    """The rule that an image, where one is named, is a reference that a container runtime can read."""
+    return ValidationRule(
+        path=path,
+        expression=f"!has(self.{field}) || self.{field} == '' || self.{field}.matches({_quoted(IMAGE_PATTERN)})",
+        message="is no reference to an image: write it like registry.example/team/vllm:1.2, in lower case, without "
+        "blanks and without ..",
+        field=f".{field}",
+    )
+
+
+def _quoted(pattern: str) -> str:
+    """A pattern as a CEL string."""
+    return "'" + pattern.replace("\\", "\\\\") + "'"
+
+
 def _field_rules() -> Iterator[ValidationRule]:
     yield from _model_rules()
+    yield image_rule("spec", "image")
+    yield image_rule("spec.engine", "image")
     yield ValidationRule(
         path="spec",
         expression="!has(self.image) || self.image == '' || !has(self.engine) || !has(self.engine.image)"

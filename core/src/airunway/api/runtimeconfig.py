@@ -15,6 +15,7 @@ from airunway.api._deployment_status import ModelDeploymentCondition
 from airunway.api.base import (
     ApiModel,
     ApiObject,
+    CABundle,
     Count,
     Duration,
     EnvVar,
@@ -150,6 +151,11 @@ class _ConfigSpec(ApiModel):
     secrets: RuntimeConfigSecrets = Field(
         default_factory=RuntimeConfigSecrets,
         description="Secrets that deployments use; only in a RuntimeConfig. Default: none.",
+    )
+    ca_bundle: CABundle | None = Field(
+        default=None,
+        description="Authorities that downloads and discovery Jobs trust besides the public ones: a ConfigMap in the "
+        "namespace of the Job. Default: none.",
     )
     label_propagation: LabelPropagation = Field(
         default_factory=LabelPropagation, description="Labels that objects and pods get. Default: see its fields."

@@ -11,9 +11,21 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
-from airunway.configs.resolution import BUILT_IN, EffectiveConfig, propagated
+from airunway.configs.resolution import BUILT_IN, DEFAULT, EffectiveConfig, ca_bundle_at, propagated
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig, digest, is_deleting, key_of, labels_of, list_at, text_at, uid_of
+from airunway.resource import (
+    Resource,
+    controller_owner,
+    dig,
+    digest,
+    is_deleting,
+    key_of,
+    labels_of,
+    list_at,
+    mapping_at,
+    text_at,
+    uid_of,
+)
 from airunway.status.rollup import Verdict
 
 _GIB = 2**30
@@ -186,6 +198,63 @@ def artifact_name(uri: str, *key: object) -> str:
     """The name of a made artifact: a slug of the model and a digest over everything that tells two artifacts apart."""
     last = uri.rstrip("/").rpartition("/")[2]
     return f"{_slug(last, SLUG_LENGTH)}-{digest([uri, *key], length=_DIGITS)}"
+
+
+def content_name(spec: Resource, namespace: str, *, owner: str = "") -> str:
+    """The name of a made artifact with this spec; `owner` is the uid of the deployment that alone uses it.
+
+    Everything that decides what is fetched, from where and as whom is in it, but for the fields that made artifacts
+    never have (`_USERS_OWN`).
+    """
+    return artifact_name(
+        text_at(spec, "source", "uri"),
+        namespace,
+        text_at(spec, "source", "revision"),
+        text_at(spec, "storageClassName"),
+        text_at(spec, "accessMode"),
+        text_at(spec, "secrets", "huggingFaceToken"),
+        owner,
+        *_of_config(text_at(spec, "runtimeConfigName")),
+        *((f"ca:{ca.config_map}/{ca.key}",) if (ca := ca_bundle_at(spec)) is not None else ()),
+    )
+
+
+def bucket_name(uri: str, namespace: str, *, config: str = "") -> str:
+    """The name of the artifact that a template keeps of weights that no model id names; `config` is its config."""
+    return artifact_name(uri, namespace, *_of_config(config))
+
+
+def _of_config(name: str) -> tuple[str, ...]:
+    """A config other than the default one is a part of the key: its variables may name another hub."""
+    return (name,) if name not in ("", DEFAULT) else ()
+
+
+def has_made_content(artifact: Resource) -> bool:
+    """Whether an artifact is what the model cache part would make under its name.
+
+    Labels prove nothing, because users of the namespace can write them: the name is a digest over the content, and one
+    who copies both has made the very artifact that the part would have made.
+    """
+    spec, key = artifact.get("spec"), key_of(artifact)
+    if any(dig(spec, *path) for path in _USERS_OWN):
+        return False
+    owner = text_at(controller_owner(artifact), "uid")
+    if key.name == content_name(mapping_at(artifact, "spec"), key.namespace, owner=owner):
+        return True
+    uri, config = text_at(spec, "source", "uri"), text_at(spec, "runtimeConfigName")
+    kept = bucket_name(uri, key.namespace, config=config)
+    return not (owner or dig(spec, "source", "revision") or dig(spec, "caBundle")) and key.name == kept
+
+
+_USERS_OWN = (
+    ("source", "include"),
+    ("source", "exclude"),
+    ("env",),
+    ("imagePullSecrets",),
+    ("serviceAccountName",),
+    ("downloaderImage",),
+)
+"""Fields of an artifact that only a user sets."""
 
 
 def claim_name(artifact: str, *, uid: str, attempt: int) -> str:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.api.rules import MODEL_CACHE_PATH
-from airunway.artifacts.claims import artifact_name, is_smaller
+from airunway.artifacts.claims import content_name, is_smaller
 from airunway.artifacts.status import is_made
 from airunway.configs.resolution import BUILT_IN, EffectiveConfig, config_name
+from airunway.references import is_path
 from airunway.resource import (
     Resource,
     condition_of,
@@ -151,14 +152,20 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
             "mode: Dedicated with one replica"
         )
         return "AccessModeConflict", text
-    uri = dig(facts.artifact, "spec", "source", "uri")
-    if facts.artifact is not None and request.artifact is not None and uri != request.uri:
+    if facts.artifact is not None and _is_derived(facts.deployment, request) and not is_made(facts.artifact):
         text = (
-            f"ModelArtifact {request.name} exists and has another source ({uri}): delete it, or name one with "
-            "spec.model.cache.artifactName"
+            f"ModelArtifact {request.name} has the name of the one that is made for {request.uri or 'a template'}, and "
+            "is not what the model cache makes: a user created it, or edited what it fetches; delete it, or name one "
+            "with spec.model.cache.artifactName"
         )
         return "ResourceConflict", text
     return None
+
+
+def _is_derived(deployment: Resource, request: CacheRequest) -> bool:
+    """Whether the name of the artifact is one that the part gives, for the deployment or for its template."""
+    given = text_at(deployment, "status", "effectiveTemplate", "spec", "model", "cache", "artifactName")
+    return request.artifact is not None or request.name == given
 
 
 def _access_mode(facts: CacheFacts, request: CacheRequest) -> str:
@@ -316,13 +323,16 @@ class CacheRequest:
 
 
 def request_of(deployment: Resource, config: EffectiveConfig | None) -> CacheRequest | None:
-    """What the deployment asks for under its config; None if it asks for no cache, or for one without a model.
+    """What the deployment asks for under its config; None if it asks for no cache, or for one without a model. A path
+    has no repository: ``/data/model`` is not the repository ``data/model`` of a hub.
 
     Total for any JSON.
     """
     cache = dig(deployment, "spec", "model", "cache")
     mode = dig(cache, "mode")
     if mode not in ("Shared", "Dedicated"):
+        return None
+    if is_path(text_at(deployment, "spec", "model", "id")):
         return None
     model = _model(deployment)
     if named := text_at(cache, "artifactName"):
@@ -341,7 +351,8 @@ def request_for(
     """
     model, access = _model(deployment), _asked_mode(deployment, config)
     spec = _spec(deployment, config, uri=uri, model=model, access=access)
-    name = name or _name(deployment, spec, dedicated=dedicated)
+    owner = uid_of(deployment) if dedicated else ""
+    name = name or content_name(spec, key_of(deployment).namespace, owner=owner)
     artifact = _artifact(deployment, name, spec, dedicated=dedicated)
     return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
 
@@ -355,8 +366,8 @@ def _asked_mode(deployment: Resource, config: EffectiveConfig | None) -> str:
 
 
 def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resource | None) -> CacheRequest | None:
-    """The request with the artifact that the deployment uses already, if that has the same weights and either is
-    complete, or was made by this part, differs in the StorageClass only, and has its claim.
+    """The request with the artifact that the deployment uses already, if this part made it, it has the same weights,
+    and either is complete, or differs in the StorageClass only and has its claim.
 
     A new default of its runtime config (a StorageClass; of complete weights an access mode or a token, too) fetches
     nothing again. Before the claim is bound nothing was fetched: a class that does not exist is
@@ -371,14 +382,14 @@ def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resour
         and (controller_owner(live) is None) == (controller_owner(request.artifact) is None)
         and all(text_at(own, field) in ("", dig(spec, field)) for field in ("storageClassName", "accessMode"))
         and token in ("", dig(spec, *_TOKEN))
+        and dig(own, "caBundle") in (None, dig(spec, "caBundle"))
     )
     begun = (
-        is_made(live)
-        and is_true(live, "StorageReady")
+        is_true(live, "StorageReady")
         and dig(spec, "accessMode") == wanted["accessMode"]
         and dig(spec, *_TOKEN) == dig(wanted, *_TOKEN)
     )
-    kept = same and (begun or is_usable(live))
+    kept = same and is_made(live) and (begun or is_usable(live))
     return replace(request, name=key_of(live).name, artifact=live) if kept else request
 
 
@@ -408,21 +419,9 @@ def _spec(deployment: Resource, config: EffectiveConfig | None, *, uri: str, mod
         "nodeSelector": spec.get("nodeSelector"),
         "tolerations": spec.get("tolerations"),
         "runtimeConfigName": config_name(deployment),
+        "caBundle": dig(cache, "caBundle"),
     }
     return {key: value for key, value in made.items() if value}
-
-
-def _name(deployment: Resource, spec: Resource, *, dedicated: bool) -> str:
-    source = spec["source"]
-    return artifact_name(
-        source["uri"],
-        key_of(deployment).namespace,
-        source.get("revision", ""),
-        spec.get("storageClassName", ""),
-        spec["accessMode"],
-        dig(spec, "secrets", "huggingFaceToken", default=""),
-        uid_of(deployment) if dedicated else "",
-    )
 
 
 def _artifact(deployment: Resource, name: str, spec: Resource, *, dedicated: bool) -> Resource:

@@ -17,7 +17,7 @@ import orjson
 
 from airunway.api import names
 from airunway.artifacts.claims import labels_for
-from airunway.configs.resolution import BUILT_IN, EffectiveConfig
+from airunway.configs.resolution import BUILT_IN, CABundle, EffectiveConfig, ca_bundle_at
 from airunway.redaction import bounded, redacted
 from airunway.resource import (
     Resource,
@@ -48,6 +48,13 @@ CACHE_PATH = "/cache"
 SCRATCH_PATH = "/tmp"
 """Where the pods may write what is not kept."""
 
+CA_VOLUME, CA_PATH = "ca-bundle", "/etc/airunway/ca"
+"""The volume with the authorities that a Job trusts, and where it is mounted."""
+CA_FILE = f"{CA_PATH}/ca.crt"
+"""The file in it."""
+CA_VARIABLE = "AIRUNWAY_CA_FILE"
+"""The variable that names the file to the downloader; an artifact cannot set it to another one."""
+
 _CLAIM = "weights"
 _TOKEN_KEY = "HF_TOKEN"
 
@@ -65,15 +72,15 @@ class _Settings:
     """Value of the component label."""
     ttl: int
     """Seconds for which a finished Job stays."""
-    deadline: int | None
-    """Seconds after which the Job fails; None: never."""
+    deadline: int
+    """Seconds after which the Job fails; the next try of a download goes on where it ended."""
     memory: tuple[str, str]
     """Requested and most memory."""
 
 
 SETTINGS = {
     Step.CHECK_SIZE: _Settings(component="check-size", ttl=300, deadline=600, memory=("64Mi", "256Mi")),
-    Step.DOWNLOAD: _Settings(component="model-storage", ttl=600, deadline=None, memory=("256Mi", "1Gi")),
+    Step.DOWNLOAD: _Settings(component="model-storage", ttl=600, deadline=86_400, memory=("256Mi", "1Gi")),
 }
 """The limits of each step, by the specification's table."""
 
@@ -103,6 +110,10 @@ def job_of(
         container["ports"] = [{"name": "progress", "containerPort": PROGRESS_PORT, "protocol": "TCP"}]
         container["volumeMounts"].append({"name": _CLAIM, "mountPath": CACHE_PATH})
         volumes.append({"name": _CLAIM, "persistentVolumeClaim": {"claimName": claim}})
+    if (bundle := ca_bundle_at(spec) or (config or BUILT_IN).ca_bundle) is not None:
+        container["env"] += [{"name": CA_VARIABLE, "value": CA_FILE}]
+        container["volumeMounts"].append(ca_mount())
+        volumes.append(ca_volume(bundle))
     pod = filled(
         restartPolicy="Never",
         automountServiceAccountToken=False,
@@ -115,7 +126,6 @@ def job_of(
         containers=[container],
         volumes=volumes,
     )
-    deadline = {"activeDeadlineSeconds": settings.deadline} if settings.deadline is not None else {}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -123,12 +133,23 @@ def job_of(
         "spec": {
             "backoffLimit": 2,
             "ttlSecondsAfterFinished": settings.ttl,
-            **deadline,
+            "activeDeadlineSeconds": settings.deadline,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": _failure_rules(step)},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
+
+
+def ca_volume(bundle: CABundle) -> Resource:
+    """The volume of a Job's pod with exactly one file of a ConfigMap."""
+    items = [{"key": bundle.key, "path": CA_FILE.rpartition("/")[2]}]
+    return {"name": CA_VOLUME, "configMap": {"name": bundle.config_map, "items": items}}
+
+
+def ca_mount() -> Resource:
+    """Where a container of ours has that file."""
+    return {"name": CA_VOLUME, "mountPath": CA_PATH, "readOnly": True}
 
 
 def claim_of_job(job: Resource) -> str:
@@ -200,6 +221,7 @@ def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Res
         source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
         found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
     found |= {str(each["name"]): dict(each) for each in entries_at(spec, "env") if "name" in each}
+    found.pop(CA_VARIABLE, None)
     found["AIRUNWAY_ARTIFACT_UID"] = {"name": "AIRUNWAY_ARTIFACT_UID", "value": uid_of(artifact)}
     return list(found.values())
 

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import TypeGuard
 
 from airunway.api import names
+from airunway.artifacts.claims import has_made_content
 from airunway.artifacts.jobs import MAX_BYTES
 from airunway.configs.resolution import Resolution
-from airunway.resource import Resource, controller_owner, dig, format_time, is_integer, key_of, labels_of
+from airunway.resource import Resource, controller_owner, dig, format_time, is_integer, key_of, labels_of, text_at
 from airunway.status.conditions import conditions_in
 from airunway.status.reasons import Category, category_of, code_of_download
 from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, Phase, Rollup, Verdict, since, summary_of
@@ -154,9 +155,14 @@ def mode_of(artifact: Resource) -> str:
 
 
 def is_made(artifact: Resource) -> bool:
-    """Whether this part made the artifact; users' own ones are never deleted."""
+    """Whether the artifact is one that this part made, and is as it was made; users' own ones are never deleted.
+
+    Users of a namespace can write its labels and its spec, so neither counts alone: the name must be that of the
+    content. One that was once seen to be a user's stays that, by its status, which users cannot write.
+    """
     labels = labels_of(artifact)
-    return labels.get(names.PART) == names.MODEL_CACHE_PART and labels.get(names.MANAGED_BY) == names.MANAGED_BY_VALUE
+    ours = labels.get(names.PART) == names.MODEL_CACHE_PART and labels.get(names.MANAGED_BY) == names.MANAGED_BY_VALUE
+    return ours and text_at(artifact, "status", "mode") != "User" and has_made_content(artifact)
 
 
 def is_count(value: object) -> TypeGuard[int]:

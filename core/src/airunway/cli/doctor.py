@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 FOUND = 3
 """Exit code: there are findings at or above the threshold."""
 
+INCOMPLETE = 4
+"""Exit code: nothing was found, and checks could not be made."""
+
 
 def doctor(
     *,
@@ -42,7 +45,8 @@ def doctor(
     Nothing is changed. Of Secrets only the labels of Helm's releases are read. Checks for which you lack rights are
     listed and skipped. Every code has an entry in docs/reference/doctor.md.
 
-    Exits with 0 if nothing is wrong, with 3 if there are findings, with 1 if the cluster cannot be read.
+    Exits with 0 if nothing is wrong, with 3 if there are findings, with 4 if there are none and checks were skipped for
+    want of rights (--ignore leaves a check out), with 1 if the cluster cannot be read.
     """
     from airunway.doctor import CHECKS, run_checks
     from airunway.doctor.report import document
@@ -56,6 +60,8 @@ def doctor(
         typer.echo(as_document([document(found)], output), nl=False)
     if any(failure_threshold == "warning" or finding.severity.value == "error" for finding in found.findings):
         raise typer.Exit(FOUND)
+    if found.skipped:
+        raise typer.Exit(INCOMPLETE)
 
 
 def _snapshot(namespace: str, access: Access) -> Snapshot:

@@ -15,16 +15,13 @@ Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` texts as a map; a value that is valid JSON is decoded. Raises typer.BadParameter."""
-    import orjson
+    """``KEY=VALUE`` texts as a map; the settings' types decide what a value means. Raises typer.BadParameter."""
+    from airunway.plugins.settings import GivenText
 
     values: dict[str, Any] = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key:
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE")
-        try:
-            values[key] = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            values[key] = value
+        values[key] = GivenText(value)
     return values

@@ -13,6 +13,7 @@ from airunway.cli.cluster import Access
 from airunway.cli.manifests import manifests_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document
+from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,4 +141,4 @@ def _without_owner(obj: Resource) -> Resource:
 
 
 def _say(text: str) -> None:
-    typer.echo(f"airunway render: {text}", err=True)
+    typer.echo(printable(f"airunway render: {text}"), err=True)

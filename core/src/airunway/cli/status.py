@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from airunway.api import names
-from airunway.cli.cluster import Access, Namespace, Target, about_deployment, duration
+from airunway.cli.cluster import Access, Namespace, about_deployment, duration, on_cluster_reporting
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.parameters import Command
 from airunway.cli.printing import Line, Screen, as_document, is_ascii, object_name, terminal_width, wrapped
@@ -22,12 +23,14 @@ from airunway.templates.expansion import TEMPLATE_READY
 from airunway.view import (
     DeploymentView,
     EndingRow,
+    FleetView,
     Health,
     PodRow,
     TimelineEntry,
     TreeNode,
     Unseen,
     deployment_view,
+    fleet_view,
     outcome_of,
     short_age,
 )
@@ -56,9 +59,12 @@ class StatusCommand(Command):
 
 
 def status(
-    target: Target,
+    target: Annotated[
+        list[str] | None, typer.Argument(metavar="[md/NAME]", help="A deployment. Without one: all, the worst first.")
+    ] = None,
     *,
     namespace: Namespace = "",
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All deployments of all.")] = False,
     watch: Annotated[
         bool,
         typer.Option("--watch", "-w", help="Go on: draw again on a terminal, append what changes in a pipe."),
@@ -80,12 +86,28 @@ def status(
 
     airunway status md/llama --wait=10m
 
+    airunway status -A
+
+    Without a name, or with -A: all deployments, the worst first, with cause and remedy.
+
     Takes at most 16 requests, however many pods there are; --watch takes none while nothing changes. What you have no
     right to is listed under "Not seen", with the right's name.
 
     With --wait it exits with 0 when Ready, with 4 when the time is over, with 5 as soon as it is Failed or Stalled.
     """
     patience = duration(wait) if wait else None
+    access = Access(kubeconfig, context)
+    if target and all_namespaces:
+        raise typer.BadParameter("name one deployment, or use -A")
+    if not target and (watch or patience is not None):
+        raise typer.BadParameter("--watch and --wait are about one deployment: name it as md/NAME")
+
+    async def every(client: Client) -> None:
+        await _show_all(client, "" if all_namespaces else namespace or client.config.namespace, output)
+
+    if not target:
+        on_cluster_reporting(every, namespace=namespace, access=access)
+        return
 
     async def work(client: Client, key: ObjectKey) -> int:
         if watch:
@@ -94,7 +116,7 @@ def status(
         await _show(client, key, output)
         return code
 
-    if code := about_deployment(target, work, namespace=namespace, access=Access(kubeconfig, context)):
+    if code := about_deployment(target, work, namespace=namespace, access=access):
         raise typer.Exit(code)
 
 
@@ -112,6 +134,22 @@ def _print(view: DeploymentView, output: Output) -> None:
         Screen().print(lines)
     else:
         typer.echo(as_document([view.as_resource()], output), nl=False)
+
+
+async def _show_all(client: Client, namespace: str, output: Output) -> None:
+    """Show the deployments of a namespace (empty: of all)."""
+    from airunway.kinds import MODEL_DEPLOYMENT
+
+    fleet = fleet_view(await client.list_all(MODEL_DEPLOYMENT, namespace=namespace))
+    if output == "name":
+        for row in fleet.rows:
+            typer.echo(object_name(row.name))
+    elif output == "text":
+        lines = fleet_lines(fleet, now=datetime.now(UTC), ascii_only=is_ascii(), namespace=namespace)
+        Screen().print(wrapped(lines, terminal_width()))
+    else:
+        items = [row.as_resource() for row in fleet.rows]
+        typer.echo(as_document([{"apiVersion": "v1", "kind": "List", "items": items}], output), nl=False)
 
 
 async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
@@ -231,6 +269,28 @@ def status_lines(view: DeploymentView, *, now: datetime, width: int | None, asci
         if section:
             found += [Line(""), Line(f"{title}:", "bold"), *section]
     return list(wrapped(found, width))
+
+
+def fleet_lines(fleet: FleetView, *, now: datetime, ascii_only: bool, namespace: str) -> Iterator[Line]:
+    """All deployments, the worst first, each with its cause and remedy; at the end how many are in each phase."""
+    if not fleet.rows:
+        yield Line(f"There are no deployments in {f'namespace {namespace}' if namespace else 'the cluster'}.")
+        return
+    for row in fleet.rows:
+        mark = (_LETTERS if ascii_only else _MARKS)[row.health]
+        why = row.cause or row.reason
+        head = f"{mark} {row.namespace}/{row.name} is {row.phase}"
+        head += f": {why}" if row.health is not Health.OK and why not in ("", row.phase) else ""
+        head += f" for {short_age(row.since, now)}" if row.since is not None and row.since.year > 1970 else ""
+        yield Line(f"{head}, {row.replicas} replicas ready" if row.replicas else head, _STYLES[row.health], 2)
+        if row.why:
+            yield Line(f"  {row.why}", "", 2)
+        if row.remedy:
+            yield Line(f"  Remedy: {row.remedy}", "", 2)
+    counts = Counter(row.phase for row in fleet.rows)
+    total = f"{len(fleet.rows)} deployment{'s' * (len(fleet.rows) != 1)}"
+    yield Line("")
+    yield Line(f"{total}: {', '.join(f'{count} {phase}' for phase, count in counts.items())}.")
 
 
 def change_lines(before: DeploymentView | None, now: DeploymentView) -> Iterator[str]:

@@ -213,7 +213,7 @@ def _beaten(candidate: TemplateCandidate, choice: Choice) -> str:
     best = next((each for each in choice.candidates if not each.against), candidate)
     if candidate.scope != best.scope:
         return "a usable template of the namespace comes before those of the cluster"
-    names = ("optimized", "the tier of its GPUs", "metric", "precision")
+    names = ("an administrator wrote it", "optimized", "the tier of its GPUs", "metric", "precision")
     for name, own, other in zip(names, candidate.rank, best.rank, strict=True):
         if own != other:
             return f"{best.key.name} is better: {name}"

@@ -110,6 +110,23 @@ class StatusPolicy:
     """How long a deployment may wait for capacity, and a rollout may take."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CABundle:
+    """Certificates of authorities in a ConfigMap."""
+
+    config_map: str
+    """Its name."""
+    key: str
+    """The key that has them in PEM."""
+
+
+def ca_bundle_at(part: object, *path: str) -> CABundle | None:
+    """The ``caBundle`` of an object at that path; None if there is none that can be. Total for any JSON."""
+    found = dig(part, *path, "caBundle")
+    name = text_at(found, "configMap")
+    return CABundle(config_map=name, key=text_at(found, "key") or "ca.crt") if name else None
+
+
 class Scope(StrEnum):
     """Where the effective config comes from."""
 
@@ -154,6 +171,11 @@ class EffectiveConfig:
     def token(self) -> str:
         """Name of the Secret with the Hugging Face token under the key ``HF_TOKEN``; or empty."""
         return text_at(self.spec, "secrets", "huggingFaceToken")
+
+    @cached_property
+    def ca_bundle(self) -> CABundle | None:
+        """Authorities that our Jobs trust."""
+        return ca_bundle_at(self.spec)
 
     @cached_property
     def routing(self) -> Routing:

@@ -40,7 +40,7 @@ from airunway.resource import (
     list_at,
     managed_by,
 )
-from airunway.selection.choice import misfit, select_engine, select_provider
+from airunway.selection.choice import EngineChoice, misfit, select_engine, select_provider
 from airunway.selection.facts import ProviderFacts, ProviderRefusal, is_undecided, refusals
 from airunway.selection.provider import (
     EXPLICIT,
@@ -73,6 +73,9 @@ CORE_CONDITIONS = frozenset(
     }
 )
 """Condition types that the core writes; its parts and the providers write all others."""
+
+COMPATIBLE = "ProviderCompatible"
+"""The condition with a provider's verdict; the core writes it for a provider that cannot take over."""
 
 NO_CONFIG = Resolution(name=DEFAULT, config=None)
 """What a cluster without runtime configs resolves to."""
@@ -282,7 +285,7 @@ class _Pass:
             self.deployment, self.providers, refused=refused, grants=self.grants, before=before, now=self.now
         )
         if engine.engine is None:
-            return self._without_engine(engine.message, before, refused)
+            return self._without_engine(engine, before, refused)
         self.status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
         explicit = bool(dig(self.deployment, "spec", "engine", "type"))
         self.add_condition("EngineSelected", True, "ExplicitSelection" if explicit else "AutoSelected", engine.message)
@@ -328,7 +331,7 @@ class _Pass:
         if not named or not before or names.provider_finalizer(before) not in finalizers_of(self.deployment):
             return None
         next_ = self.by_name.get(named)
-        if named == before and next_ is not None:
+        if named == before:
             return None
         stays = f"what provider '{before}' runs stays as it is until then"
         if next_ is None:
@@ -353,12 +356,19 @@ class _Pass:
             self.add_condition("EngineSelected", True, str(chosen.get("reason", "")), str(chosen.get("message", "")))
         return self._unselected(reason, message)
 
-    def _without_engine(self, message: str, before: str | None, refused: Mapping[str, ProviderRefusal]) -> Fault:
-        text, pinned = f"Engine selection failed: {message}", dig(self.deployment, "spec", "provider", "name")
-        self.add_condition("EngineSelected", False, "NoEngineSelected", text)
+    def _without_engine(
+        self, choice: EngineChoice, before: str | None, refused: Mapping[str, ProviderRefusal]
+    ) -> Fault:
+        text, pinned = f"Engine selection failed: {choice.message}", dig(self.deployment, "spec", "provider", "name")
+        reason = "NoFittingEngine" if choice.misfit else "NoEngineSelected"
+        self.add_condition("EngineSelected", False, reason, text)
         if pinned and pinned not in self.by_name:
             # The missing provider is the reason why there is no engine; report it as if the engine were named.
-            return self._unselected("ProviderNotFound", not_registered(pinned, self.providers))
+            return self._not_registered(pinned)
+        if pinned and choice.misfit:
+            self._explicit(pinned, before)
+            words = misfit(self.deployment, self.by_name[pinned], grants=self.grants) or choice.message
+            return self._incompatible("IncompatibleConfiguration", words)
         if not pinned and before:
             # A provider that was selected stays, whatever happens to configs (docs/selection.md).
             self.copy_fields("selection")
@@ -366,9 +376,9 @@ class _Pass:
                 self._keep_provider(before)
         elif not pinned and self.selector and self.providers:
             self._record(self._choice(None, refused).candidates)
-            if message == NO_HEALTHY:
+            if choice.message == NO_HEALTHY:
                 return self._unselected("NoProviderSelected", NO_HEALTHY)
-        return Fault(component="EngineSelected", reason="NoEngineSelected", message=text, pending=True)
+        return Fault(component="EngineSelected", reason=reason, message=text, pending=True)
 
     def _select_provider(self, engine: str, before: str | None, refused: Mapping[str, ProviderRefusal]) -> Fault | None:
         """Add the provider's part; returns why there is none, or None.
@@ -377,10 +387,10 @@ class _Pass:
         """
         explicit = dig(self.deployment, "spec", "provider", "name")
         if explicit:
-            if explicit not in self.by_name:
-                return self._unselected("ProviderNotFound", not_registered(explicit, self.providers))
-            self.add_condition("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
-            self._select(explicit, EXPLICIT, before)
+            exists = explicit == before and bool(dig(self.live, "provider", "resourceName"))
+            if explicit not in self.by_name and not exists:
+                return self._not_registered(explicit)
+            self._explicit(explicit, before)
             return None
         if not self.selector:
             if self.grants.providers is not None:
@@ -416,11 +426,26 @@ class _Pass:
         self._select(provider, reason, provider)
 
     def _waiting_for_selector(self) -> Fault:
-        condition = condition_of(self.deployment, "ProviderSelected")
-        if condition is None or condition.get("message") == NO_SELECTOR:
-            # Written by the core: it stays until a selector writes the condition.
-            return self._unselected("NoProviderSelected", NO_SELECTOR)
+        """What the phase says. The condition is the selector's alone: its server-side apply meets no conflict."""
         return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, pending=True)
+
+    def _explicit(self, provider: str, before: str | None) -> None:
+        """Select the provider that the spec names."""
+        self.add_condition("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
+        self._select(provider, EXPLICIT, before)
+
+    def _not_registered(self, provider: str) -> Fault:
+        """Say of the named provider that it is not registered: no controller of it can."""
+        message = not_registered(provider, self.providers)
+        self.status["provider"] = {"name": provider, "selectedReason": EXPLICIT}
+        self.add_condition("ProviderSelected", False, "ProviderNotFound", message)
+        return self._incompatible("ProviderNotFound", message)
+
+    def _incompatible(self, reason: str, message: str) -> Fault:
+        """Write the provider's verdict for it, as long as no provider has taken the deployment over."""
+        if not provider_owns_phase(self.deployment):
+            self.add_condition(COMPATIBLE, False, reason, message)
+        return Fault(component=COMPATIBLE, reason=reason, message=message, pending=True)
 
     def _unselected(self, reason: str, message: str) -> Fault:
         self.add_condition("ProviderSelected", False, reason, message)
@@ -464,7 +489,8 @@ class _Pass:
 
     def decision(self, fault: Fault) -> CoreDecision:
         """The decision with parent conditions, and with the phase as long as no provider owns it."""
-        theirs = [each for each in conditions_in(self.live) if each.get("type") not in CORE_CONDITIONS]
+        ours = CORE_CONDITIONS if provider_owns_phase(self.deployment) else CORE_CONDITIONS | {COMPATIBLE}
+        theirs = [each for each in conditions_in(self.live) if each.get("type") not in ours]
         self.own.extend(parent_conditions([*theirs, *self._written(self.own)]))
         if not provider_owns_phase(self.deployment):
             self._add_phase(fault)
@@ -489,7 +515,7 @@ class _Pass:
             self._add_phase(Fault(component="Paused", reason="Paused", message=text, pending=True))
         else:
             self.status |= {field: self.live[field] for field in ("phase", "reason", "message") if field in self.live}
-            kept_types |= set(OVERALL)
+            kept_types |= {COMPATIBLE, *OVERALL}
         before = {each["type"]: each for each in conditions_in(self.live)}
         kept_types -= {each.type for each in self.own}
         decided = [_unless_only_newer(before.get(each["type"]), each) for each in self._written(self.own)]

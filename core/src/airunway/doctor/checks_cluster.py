@@ -164,7 +164,7 @@ def _newer(seen: Snapshot) -> Iterator[Found]:
     "ARW0107",
     "Objects may be stored in an old version",
     why="A CRD must keep every version in status.storedVersions: the next release that drops it is refused.",
-    do="Have every object written once in the storage version (kubectl get KIND -A -o yaml | kubectl replace -f -). "
+    do="Have every object written once in the storage version (kubectl get NAME -A -o yaml | kubectl replace -f -). "
     "Then take the old version out of status.storedVersions: kubectl patch crd NAME --subresource=status.",
     needs=("definitions",),
 )

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 
 from airunway.api import names
 from airunway.doctor.checks_providers import is_silent
 from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import POOL_GROUPS, Snapshot, named
-from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.quantity import parse_quantity
 from airunway.resource import (
     Resource,
     annotations_of,
     dig,
+    entries_at,
     finalizers_of,
     is_deleting,
     is_true,
     key_of,
     labels_of,
     parse_time,
+    text_at,
 )
 from airunway.selection.facts import provider_facts
+from airunway.sizing.nodes import untolerated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,15 +123,57 @@ def _unlabelled(seen: Snapshot) -> Iterator[Found]:
     "ARW0704",
     "No GPU node takes pods",
     why="Every node with a GPU is cordoned or not ready: pods of models stay Pending.",
-    do="kubectl uncordon NODE, or look at why the nodes are not ready: kubectl describe node NODE.",
+    do="Uncordon one (kubectl uncordon), or look at why the nodes are not ready: kubectl describe node.",
     needs=("nodes",),
 )
 def _closed(seen: Snapshot) -> Iterator[Found]:
     with_gpus = [node for node in seen.nodes or () if any(_gpus(node, vendor) for vendor in _VENDORS)]
-    open_ = [node for node in with_gpus if is_true(node, "Ready") and not dig(node, "spec", "unschedulable")]
-    if with_gpus and not open_:
+    if with_gpus and not any(map(is_open, with_gpus)):
         listed = ", ".join(key_of(node).name for node in with_gpus[:5])
-        yield Found("Node", f"None of the {len(with_gpus)} nodes with GPUs does ({listed}).")
+        names_of = " ".join(key_of(node).name for node in with_gpus[:5])
+        yield Found(
+            "Node",
+            f"None of the {len(with_gpus)} nodes with GPUs does ({listed}).",
+            do=f"kubectl uncordon {names_of}; why a node is not ready is in: kubectl describe node {names_of}",
+        )
+
+
+@error(
+    "ARW0709",
+    "Every GPU node has a taint that keeps deployments off",
+    why="The scheduler places no pod there that does not tolerate the taint: pods of models stay Pending.",
+    do="Take the taint off (kubectl taint node), or add a toleration to spec.tolerations of the deployments.",
+    needs=("nodes", "deployments"),
+)
+def _tainted(seen: Snapshot) -> Iterator[Found]:
+    open_ = [node for node in seen.nodes or () if is_open(node) and any(_gpus(node, vendor) for vendor in _VENDORS)]
+    asked = [each for each in seen.deployments or () if not is_deleting(each)] or [{}]
+    kept_off = [each for each in asked if all(_taints(node, each) for node in open_)]
+    if not open_ or not kept_off:
+        return
+    keys = sorted({key for node in open_ for key in _taints(node, kept_off[0])})
+    who = f"{len(kept_off)} deployments tolerate none of them, {key_of(kept_off[0])} first"
+    listed = ", ".join(key_of(node).name for node in open_[:5])
+    yield Found(
+        "Node",
+        f"The {len(open_)} GPU nodes that are ready ({listed}) have the taints {', '.join(keys[:5])}"
+        f"{f'; {who}' if kept_off[0] else ''}.",
+        do=f"Take the taint off (kubectl taint node {key_of(open_[0]).name} {keys[0]}-), or add a toleration to "
+        "spec.tolerations of the deployments.",
+    )
+
+
+def _taints(node: Resource, deployment: Resource) -> list[str]:
+    """The taints that keep a deployment off; those that Kubernetes sets for a while by the node's conditions do not
+    count.
+    """
+    kept_off = untolerated(node, entries_at(deployment, "spec", "tolerations"))
+    return [key for key in kept_off if not key.startswith("node.kubernetes.io/")]
+
+
+def is_open(node: Resource) -> bool:
+    """Whether a node is ready and not cordoned."""
+    return is_true(node, "Ready") and not dig(node, "spec", "unschedulable")
 
 
 def default_classes(seen: Snapshot) -> list[str]:
@@ -141,7 +189,8 @@ def default_classes(seen: Snapshot) -> list[str]:
     "ARW0705",
     "There is no default StorageClass",
     why="A claim that names no class stays Pending, and with it the pods of upstreams that keep weights on volumes.",
-    do="Annotate one: kubectl annotate storageclass NAME storageclass.kubernetes.io/is-default-class=true",
+    do="Create one, or make one the default: kubectl annotate storageclass, with "
+    "storageclass.kubernetes.io/is-default-class=true.",
     needs=("storage_classes",),
 )
 def _no_default(seen: Snapshot) -> Iterator[Found]:
@@ -231,3 +280,65 @@ def _held(seen: Snapshot) -> Iterator[Found]:
                     named(MODEL_DEPLOYMENT.kind, deployment),
                     f"It waits for {provider} since {since:%Y-%m-%d %H:%M}Z.",
                 )
+
+
+_OF_KUBERNETES = ("foregroundDeletion", "orphan")
+"""Finalizers that the garbage collector takes away."""
+
+
+@error(
+    "ARW0803",
+    "A deletion is held by another controller's finalizer",
+    why="AI Runway has deleted what it made. The object stays until the program that put the finalizer there takes it "
+    "off; nothing can be created under its name.",
+    do="Look at the program that the finalizer names. If it is gone for good, take the finalizer off: kubectl edit.",
+    needs=("deployments", "artifacts"),
+)
+def _held_by_others(seen: Snapshot) -> Iterator[Found]:
+    for kind, objects in ((MODEL_DEPLOYMENT, seen.deployments), (MODEL_ARTIFACT, seen.artifacts)):
+        for obj in objects or ():
+            since = parse_time(dig(obj, "metadata", "deletionTimestamp"))
+            others = names.foreign_finalizers(finalizers_of(obj))
+            foreign = [each for each in others if each not in _OF_KUBERNETES]
+            if (
+                since is None
+                or not foreign
+                or seen.now - since <= _HELD_AFTER
+                or len(others) != len(finalizers_of(obj))
+            ):
+                continue
+            key = key_of(obj)
+            yield Found(
+                named(kind.kind, obj),
+                f"Its deletion was asked for at {since:%Y-%m-%d %H:%M}Z, and {', '.join(foreign)} holds it.",
+                do=f"Look at the program that {foreign[0]} is of. If it is gone for good: kubectl patch {kind.plural} "
+                f'{key.name} --namespace {key.namespace} --type merge -p \'{{"metadata":{{"finalizers":null}}}}\'',
+            )
+
+
+_HELD_AFTER = timedelta(minutes=1)
+"""How long a finalizer of another controller may be the only one left before that is reported."""
+
+_DENIED = re.compile(r"ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)' denied request: ?([^\n]*)")
+"""How the API server reports that a ValidatingAdmissionPolicy refused a write."""
+
+
+@error(
+    "ARW0804",
+    "A ValidatingAdmissionPolicy refuses what a controller writes",
+    why="The objects of these deployments are not created, or not brought up to date.",
+    do="Have the owner of the policy exempt what AI Runway writes, or set what it asks for in the deployment.",
+    needs=("deployments",),
+)
+def _refused_by_policy(seen: Snapshot) -> Iterator[Found]:
+    refused: defaultdict[str, list[tuple[Resource, str]]] = defaultdict(list)
+    for deployment in seen.deployments or ():
+        texts = [text_at(each, "message") for each in entries_at(deployment, "status", "conditions")]
+        if found := next(filter(None, map(_DENIED.search, texts)), None):
+            refused[found[1]].append((deployment, found[3].strip()))
+    for policy, cases in sorted(refused.items()):
+        first, words = cases[0]
+        yield Found(
+            f"ValidatingAdmissionPolicy/{policy}",
+            f"It refuses objects of {len(cases)} deployments, {key_of(first)} first: {words}",
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from airunway.api import names
 from airunway.configs.resolution import DEFAULT, Resolution, RoutingRequest, Scope, config_name, routing_request
@@ -13,8 +14,20 @@ from airunway.doctor.snapshot import POOL_GROUPS, ProcessDeployment, Snapshot, n
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.plugins.settings import resolve_among
 from airunway.rbac.rights import picker_role
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    dig,
+    entries_at,
+    is_deleting,
+    key_of,
+    labels_of,
+    mapping_at,
+    text_at,
+)
 from airunway.routing.backends import picker_for
+from airunway.routing.gateways import admits, choose, listeners
+from airunway.validation.policy import PolicyError, read_selector
 
 _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
 
@@ -83,7 +96,7 @@ def _other_rules(seen: Snapshot) -> Iterator[Found]:
     "ARW0903",
     "There are several Gateways and none is chosen",
     why="Deployments that name no Gateway, themselves or by their runtime config, get no route (NoGateway).",
-    do=f"Label one: kubectl label gateway NAME --namespace NAMESPACE {names.INFERENCE_GATEWAY}=true. Or set the value "
+    do=f"Label one with {names.INFERENCE_GATEWAY}=true. Or set the value "
     "gateway.name of the chart airunway, or spec.routing.gatewayRef of a runtime config.",
     needs=("components", "gateways"),
 )
@@ -94,7 +107,14 @@ def _no_choice(seen: Snapshot) -> Iterator[Found]:
     for core in _routing(seen):
         if not core.option("gateway-name"):
             listed = ", ".join(str(key_of(gateway)) for gateway in gateways[:5])
-            yield Found(core.name, f"It can choose among {len(gateways)} ({listed}).")
+            key = key_of(gateways[0])
+            yield Found(
+                core.name,
+                f"It can choose among {len(gateways)} ({listed}).",
+                do=f"Label one: kubectl label gateway {key.name} --namespace {key.namespace} "
+                f"{names.INFERENCE_GATEWAY}=true. Or set the value gateway.name of the chart airunway, or "
+                "spec.routing.gatewayRef of a runtime config.",
+            )
 
 
 @warning(
@@ -216,3 +236,64 @@ def _unknown_release(seen: Snapshot) -> Iterator[Found]:
         found = picker_for(image, version=core.option("epp-version"))
         if isinstance(found, str):
             yield Found(core.name, f"{found[:1].upper()}{found[1:]}.")
+
+
+@error(
+    "ARW0910",
+    "HTTPRoute v1 is not served",
+    why="The Gateway API is installed without the kind that routes are made of: no route is made or changed.",
+    do="Install the standard channel of the Gateway API, release 1.0 or newer; if HTTPRoute has other versions alone, "
+    "set served of v1 to true in its CRD.",
+    needs=("components", "served"),
+)
+def _no_routes(seen: Snapshot) -> Iterator[Found]:
+    group = (seen.served or {}).get(names.GATEWAY_GROUP, {})
+    if any(_routing(seen)) and any(group.values()) and "HTTPRoute" not in group.get("v1", {}):
+        others = sorted(version for version, kinds in group.items() if "HTTPRoute" in kinds)
+        what = f"It is served as {', '.join(others)} only." if others else "The API server does not know the kind."
+        yield Found(f"CustomResourceDefinition/httproutes.{names.GATEWAY_GROUP}", what)
+
+
+@warning(
+    "ARW0911",
+    "A Gateway admits no namespace that has deployments",
+    why="Deployments that ask for a route are not reached (RouteNotAccepted); those that do not ask get none.",
+    do="Set allowedRoutes.namespaces of a listener for HTTP to from: All, or to a selector of these namespaces.",
+    needs=("components", "gateways", "deployments", "runtime_configs", "cluster_runtime_configs", "namespaces"),
+)
+def _shut(seen: Snapshot) -> Iterator[Found]:
+    configs = configs_by_name(seen)
+    for core in _routing(seen):
+        asking_: dict[ObjectKey, set[str]] = defaultdict(set)
+        gateways: dict[ObjectKey, Resource] = {}
+        for deployment in seen.deployments or ():
+            config = resolved(deployment, configs).config
+            if is_deleting(deployment) or routing_request(deployment, config) is RoutingRequest.OFF:
+                continue
+            chosen = choose(
+                seen.gateways or (), deployment=deployment, config=config, flag=core.option("gateway-name")
+            ).gateway
+            if chosen is not None and (not core.watched or key_of(deployment).namespace in core.watched):
+                gateways[key_of(chosen)] = chosen
+                asking_[key_of(chosen)].add(key_of(deployment).namespace)
+        for key, gateway in sorted(gateways.items()):
+            if not any(_admits(gateway, namespace, seen) for namespace in asking_[key]):
+                listed = ", ".join(sorted(asking_[key])[:5])
+                yield Found(named("Gateway", gateway), f"No listener for HTTP admits routes of {listed}.")
+
+
+def _admits(gateway: Resource, namespace: str, seen: Snapshot) -> bool:
+    """Whether a listener for HTTP admits routes of a namespace; yes where the namespace's labels are not known."""
+    selectors = {
+        text_at(entry, "name"): mapping_at(entry, "allowedRoutes", "namespaces", "selector")
+        for entry in entries_at(gateway, "spec", "listeners")
+    }
+    for listener in listeners(gateway):
+        if not admits(listener, gateway=key_of(gateway), namespace=namespace):
+            continue
+        if listener.admitted != "Selector" or (live := (seen.namespaces or {}).get(namespace)) is None:
+            return True
+        with suppress(PolicyError):
+            if read_selector(selectors.get(listener.name) or {}, "selector").matches(labels_of(live)):
+                return True
+    return False

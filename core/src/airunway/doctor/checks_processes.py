@@ -9,7 +9,7 @@ from itertools import product
 from airunway import __version__
 from airunway.api import names
 from airunway.doctor.findings import Found, error, warning
-from airunway.doctor.snapshot import ProcessDeployment, Snapshot, named
+from airunway.doctor.snapshot import OURS, ProcessDeployment, Snapshot, named
 from airunway.first_seen import SKEW, human_duration
 from airunway.kube import DEPLOYMENT, REPLICA_SET
 from airunway.resource import (
@@ -41,7 +41,7 @@ _LAST_WORDS = 300
     "A new version does not get ready",
     why="The pods of the version before still do the work, so nothing is lost yet; the upgrade does not go on, and "
     "these pods are not replaced when their node is drained.",
-    do="Repair what the pod's words name, or go back: helm rollback RELEASE, or kubectl rollout undo deployment/NAME.",
+    do="Repair what the pod's words name, or go back: helm rollback, or kubectl rollout undo deployment/NAME.",
     needs=("components", "replica_sets", "pods"),
 )
 def _stuck_rollouts(seen: Snapshot) -> Iterator[Found]:
@@ -90,7 +90,7 @@ def _cause(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> st
     create pods, or how long a pod has been unready.
     """
     pods = [pod for pod in seen.pods or () if _is_of(pod, REPLICA_SET.kind, key_of(newest))]
-    if cause := next(filter(None, map(_pod_trouble, pods)), ""):
+    if cause := next(filter(None, map(pod_trouble, pods)), ""):
         return cause
     failure = condition_of(newest, "ReplicaFailure") or {}
     if failure.get("status") == "True":
@@ -103,7 +103,7 @@ def _cause(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> st
     return component.trouble if component.overdue else ""
 
 
-def _pod_trouble(pod: Resource) -> str:
+def pod_trouble(pod: Resource) -> str:
     """Why a pod is not ready, in the cluster's own words; empty if unknown."""
     for part in ("initContainerStatuses", "containerStatuses"):
         for container in dig(pod, "status", part, default=[]):
@@ -155,7 +155,8 @@ def _no_core(seen: Snapshot) -> Iterator[Found]:
     "ARW0202",
     "A process has no available pod",
     why="Whatever it is there for does not happen.",
-    do="Look at its pods: kubectl describe deployment NAME, kubectl get pods, kubectl logs.",
+    do="Look at its pods: kubectl describe deployment NAME --namespace NAMESPACE, kubectl logs deployment/NAME "
+    "--namespace NAMESPACE.",
     needs=("components",),
 )
 def _down(seen: Snapshot) -> Iterator[Found]:
@@ -170,7 +171,8 @@ def _down(seen: Snapshot) -> Iterator[Found]:
     "ARW0203",
     "A process has fewer pods than it should",
     why="It works, without the replica that would take over.",
-    do="Look at the pod that is missing: kubectl get pods, kubectl describe pod.",
+    do="Look at the pod that is missing: kubectl describe deployment NAME --namespace NAMESPACE, kubectl get pods "
+    "--namespace NAMESPACE.",
     needs=("components",),
 )
 def _thin(seen: Snapshot) -> Iterator[Found]:
@@ -182,7 +184,7 @@ def _thin(seen: Snapshot) -> Iterator[Found]:
 
 def _trouble(seen: Snapshot, component: ProcessDeployment) -> str:
     """Why pods are missing: a pod's own message, otherwise the Deployment's."""
-    return next(filter(None, (_pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
+    return next(filter(None, (pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
 
 
 @error(
@@ -204,14 +206,51 @@ def _without_election(seen: Snapshot) -> Iterator[Found]:
     "ARW0205",
     "No process holds the Lease",
     why="Only the holder of the Lease works; its pods wait for it.",
-    do="Look at the log of its pods: they say why they cannot take or renew the Lease (rights, API server, clock).",
+    do="Look at the log of its pods: they say why they cannot take or renew the Lease (token, rights, API server, "
+    "clock). A pod whose token is refused (401) gets a new one by a restart: kubectl rollout restart deployment/NAME "
+    "--namespace NAMESPACE.",
     needs=("components", "leases"),
 )
 def _leaderless(seen: Snapshot) -> Iterator[Found]:
-    for component in seen.components or ():
-        for name in component.leases if component.known and component.available else ():
-            if problem := _lapsed(seen, name):
-                yield Found(f"Lease/{seen.namespace}/{name}", problem)
+    """One finding for all processes: what stops several has one cause."""
+    lapsed = [(component, problems) for component in seen.components or () if (problems := lapses(seen, component))]
+    if not lapsed:
+        return
+    texts = [f"{component.key.name}: {text}" for component, problems in lapsed for text in problems]
+    (first, problems), *others = lapsed
+    what = " ".join(texts) if others else " ".join(problems)
+    renewed = [component for component, _ in lapsed if _newer_account(seen, component)]
+    if renewed:
+        names_of = ", ".join(component.account for component in renewed)
+        what += f" Account {names_of} was made anew after the pods: the API server refuses their tokens (401)."
+    restart = " ".join(f"deployment/{component.key.name}" for component in renewed)
+    yield Found(
+        first.name if not others else f"Namespace/{seen.namespace}",
+        what if not others else f"{len(lapsed)} processes do not renew their Leases. {what}",
+        do=f"kubectl rollout restart {restart} --namespace {seen.namespace}"
+        if renewed
+        else ""
+        if not others
+        else "Look at the log of one of them: it says what all of them meet with (token, rights, API server, clock). "
+        f"Tokens that are refused (401) are replaced by a restart: kubectl rollout restart deployment --namespace "
+        f"{seen.namespace} --selector {OURS}.",
+    )
+
+
+def lapses(seen: Snapshot, component: ProcessDeployment) -> list[str]:
+    """Which Leases of a process that should work nobody renews, as sentences."""
+    if not component.known or not component.available:
+        return []  # ARW0202 reports that no pod is available
+    found = ((name, _lapsed(seen, name)) for name in component.leases)
+    return [f"Lease {name}: {problem}" for name, problem in found if problem]
+
+
+def _newer_account(seen: Snapshot, component: ProcessDeployment) -> bool:
+    """Whether a process's account was made after all of its pods: their tokens are of an earlier one."""
+    live = (seen.accounts or {}).get(ObjectKey(component.key.namespace, component.account))
+    made = parse_time(dig(live or {}, "metadata", "creationTimestamp"))
+    pods = [parse_time(dig(pod, "metadata", "creationTimestamp")) for pod in seen.pods or () if component.has(pod)]
+    return made is not None and bool(pods) and all(pod is not None and pod < made for pod in pods)
 
 
 def _lapsed(seen: Snapshot, name: str) -> str:
@@ -232,11 +271,11 @@ def _lapsed(seen: Snapshot, name: str) -> str:
 
 @error(
     "ARW0213",
-    "A Lease is held by a process that is none of its pods",
-    why="Its pods wait until the holder releases the Lease or stops renewing it. Until then their work is not done, "
-    "or another installation does it.",
-    do="If the holder is a process that still runs somewhere, stop it. Else delete the Lease "
-    "(kubectl delete lease NAME): a pod takes it within seconds.",
+    "A Lease keeps its pods waiting",
+    why="Another process holds it, or it was renewed in the future. Its pods wait until the holder releases the Lease, "
+    "or until it ends. Until then their work is not done, or another installation does it.",
+    do="If the holder is a process that still runs somewhere, stop it. Else: kubectl delete lease NAME --namespace "
+    "NAMESPACE; a pod takes it within seconds.",
     needs=("components", "leases", "pods"),
 )
 def _held_by_a_stranger(seen: Snapshot) -> Iterator[Found]:
@@ -245,12 +284,7 @@ def _held_by_a_stranger(seen: Snapshot) -> Iterator[Found]:
         for name in component.leases:
             if problem := _foreign(seen, name, pods):
                 namespace = component.key.namespace
-                yield Found(
-                    f"Lease/{namespace}/{name}",
-                    f"{problem} {component.name} waits for it.",
-                    do=f"If the holder still runs somewhere, stop it. Else: kubectl delete lease {name} --namespace "
-                    f"{namespace}; a pod takes it within seconds.",
-                )
+                yield Found(f"Lease/{namespace}/{name}", f"{problem} {component.name} waits for it.")
 
 
 def _foreign(seen: Snapshot, name: str, pods: list[str]) -> str:
@@ -328,7 +362,7 @@ def _nowhere(seen: Snapshot) -> Iterator[Found]:
 def _no_account(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         key = ObjectKey(component.key.namespace, component.account)
-        if not (seen.accounts or {}).get(key, True):
+        if key in (seen.accounts or {}) and not (seen.accounts or {})[key]:
             yield Found(component.name, f"Its account {component.account} does not exist.")
 
 

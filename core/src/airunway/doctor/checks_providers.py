@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 
+from airunway.doctor.checks_processes import lapses
 from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import Snapshot, named, required_kinds, upstream_namespace
 from airunway.first_seen import SKEW, human_duration
@@ -54,6 +55,8 @@ def _silent(seen: Snapshot) -> Iterator[Found]:
         if facts.heartbeat is not None:
             what = f"Its last heartbeat came {human_duration(seen.now - facts.heartbeat)} ago."
         running = next((each for each in seen.components or () if facts.name in each.providers), None)
+        if running is not None and (lapses(seen, running) or (seen.leases is not None and not running.available)):
+            continue  # ARW0205 or ARW0202 report its process
         if running is not None:
             what += f" {running.name} should run it ({running.available} of {running.wanted} pods available)."
         elif seen.components is not None:

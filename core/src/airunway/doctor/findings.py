@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, metadata
+from urllib.parse import urlsplit
 
 from airunway.doctor.snapshot import Snapshot
 
@@ -99,15 +100,16 @@ class DoctorFinding:
 
 @cache
 def _documentation() -> str:
-    """The address of the documentation: the project URL ``Documentation`` in the wheel's metadata. Without one, for
-    example in a checkout that was never built, it is the folder ``docs``.
+    """The address of the documentation: the project URL ``Documentation`` in the wheel's metadata. Without one, and
+    before there is one (the placeholder of a checkout, which no browser finds), it is the folder ``docs``.
     """
     try:
         urls = metadata("airunway").get_all("Project-URL") or []
     except PackageNotFoundError:
         urls = []
     named = dict(url.replace(" ", "").split(",", 1) for url in urls if "," in url)
-    return str(named.get("Documentation", "docs")).rstrip("/")
+    address = str(named.get("Documentation", "docs")).rstrip("/")
+    return "docs" if (urlsplit(address).hostname or "").endswith(".example") else address
 
 
 CHECKS: dict[str, DoctorCheck] = {}

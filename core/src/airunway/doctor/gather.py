@@ -17,6 +17,7 @@ from airunway.doctor.checks_webhook import configuration_names, services_of
 from airunway.doctor.snapshot import (
     OURS,
     POOL_GROUPS,
+    PolicyFile,
     ProcessDeployment,
     Right,
     Snapshot,
@@ -38,6 +39,7 @@ from airunway.kinds import (
 )
 from airunway.kube import (
     CLUSTER_ROLE,
+    CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,
     DEPLOYMENT,
     ENDPOINT_SLICE,
@@ -83,6 +85,9 @@ _HELM = "owner=helm"
 
 _AT_ONCE = 32
 """Maximum concurrent requests: priority and fairness does not serve a user more at once."""
+
+_NAMESPACES = 100
+"""Maximum namespaces with deployments whose labels are read."""
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -178,12 +183,14 @@ class _Reader:
         components, providers = first.components, first.providers
         if components is not None:
             watched = {name for component in components for name in component.watched} | {self._namespace}
+            watched |= set(sorted({key_of(each).namespace for each in first.deployments or ()})[:_NAMESPACES])
             accounts = [ObjectKey(component.key.namespace, component.account) for component in components]
             rights = expected_rights(components, self._hosts, self._add_ons)
             find = self._client.find
             namespaces = self._each(sorted(watched), lambda name: find(NAMESPACE, ObjectKey("", name)))
             wanted["namespaces"] = ("namespaces", namespaces)
-            wanted["accounts"] = ("service accounts", self._each(accounts, self._account_exists))
+            wanted["accounts"] = ("service accounts", self._each(accounts, lambda key: find(SERVICE_ACCOUNT, key)))
+            wanted["policy_files"] = ("the policy's ConfigMap", self._policies(components))
             wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
             wanted["rights"] = ("rights of the accounts", self._each(rights, self._is_allowed))
             where = next((component.watched[0] for component in first.cores if component.watched), "default")
@@ -316,10 +323,19 @@ class _Reader:
                 raise
         return ""
 
-    # ---------------------------------------------------------------------------------------------- one key's answer
+    async def _policies(self, components: Sequence[ProcessDeployment]) -> dict[str, PolicyFile]:
+        found = {}
+        for component in components:
+            if component.core and (source := component.policy_at) is not None:
+                key = ObjectKey(component.key.namespace, source[0])
+                live = await self._client.find(CONFIG_MAP, key)
+                text = dig(live or {}, "data", source[1])
+                found[component.name] = PolicyFile(
+                    config_map=key, key=source[1], text=None if text is None else str(text)
+                )
+        return found
 
-    async def _account_exists(self, key: ObjectKey) -> bool:
-        return await self._client.find(SERVICE_ACCOUNT, key) is not None
+    # ---------------------------------------------------------------------------------------------- one key's answer
 
     async def _is_allowed(self, right: Right) -> bool:
         namespace, _, _ = right.user.removeprefix("system:serviceaccount:").partition(":")

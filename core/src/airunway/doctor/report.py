@@ -15,6 +15,7 @@ from airunway.doctor import (
     checks_model_cache,
     checks_processes,
     checks_providers,
+    checks_settings,
     checks_webhook,
 )
 from airunway.doctor.findings import AREAS, CHECKS, DoctorCheck, DoctorFinding, Severity
@@ -25,6 +26,7 @@ from airunway.resource import Resource, format_time
 _MODULES = (
     checks_cluster,
     checks_processes,
+    checks_settings,
     checks_webhook,
     checks_accounts,
     checks_providers,
@@ -66,7 +68,12 @@ def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> 
             continue
         done.append(check)
         findings += [
-            DoctorFinding(check=check, object=found.object, what=bounded(found.what), do=bounded(found.do) or check.do)
+            DoctorFinding(
+                check=check,
+                object=found.object,
+                what=bounded(found.what),
+                do=bounded(found.do) or _filled(check.do, found.object),
+            )
             for found in check.find(snapshot)
         ]
     findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code, finding.object))
@@ -77,6 +84,14 @@ def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> 
         skipped=tuple(skipped),
         unseen=(*snapshot.unseen, *_unknown(snapshot)),
     )
+
+
+def _filled(text: str, obj: str) -> str:
+    """A check's advice with the object's name and namespace in its commands."""
+    _, *place = obj.split("/")
+    if not place:
+        return text
+    return text.replace("NAMESPACE", place[0]).replace("NAME", place[-1])
 
 
 def _unknown(snapshot: Snapshot) -> Iterator[UnseenPart]:
@@ -156,6 +171,10 @@ def lines(found: DoctorReport, *, width: int | None, ascii_only: bool = False) -
     yield ReportLine(text=_count(found))
 
 
+_OF_PROCESSES = tuple(AREAS[code] for code in ("02", "03", "04"))
+"""The areas of what an installation has in the cluster."""
+
+
 def _areas(found: DoctorReport) -> Iterator[tuple[str, str | Severity, str]]:
     for area in AREAS.values():
         findings = [finding for finding in found.findings if finding.check.area == area]
@@ -165,8 +184,10 @@ def _areas(found: DoctorReport) -> Iterator[tuple[str, str | Severity, str]]:
         if findings:
             worst = findings[0].severity  # findings are sorted by severity
             yield area, worst, f"{counted}: {', '.join(dict.fromkeys(finding.code for finding in findings))}"
+        elif found.snapshot.runs_outside and area in _OF_PROCESSES:
+            yield area, "unseen", "not in the cluster: the processes run outside of it"
         elif done or skipped:
-            yield area, "ok" if done else "unseen", counted
+            yield area, "unseen" if skipped else "ok", counted
 
 
 def _finding(finding: DoctorFinding, mark: str, width: int | None) -> Iterator[ReportLine]:
@@ -197,6 +218,8 @@ def _count(found: DoctorReport) -> str:
         return f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)} ({checks})."
     if found.skipped:
         return f"Nothing wrong was found by {checks}; the others could not be made."
+    if found.snapshot.runs_outside:
+        return f"Nothing wrong was found ({checks}); the processes were not looked at."
     return f"Nothing is wrong ({checks})."
 
 

@@ -10,7 +10,18 @@ from functools import cached_property
 from airunway import __version__
 from airunway.api import names
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, key_of, labels_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    entries_at,
+    is_true,
+    key_of,
+    labels_of,
+    text_at,
+)
 from airunway.selection.facts import AVAILABLE, provider_facts
 
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
@@ -70,6 +81,16 @@ class Right:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PolicyFile:
+    """A file that a ConfigMap holds for a process."""
+
+    config_map: ObjectKey
+    key: str
+    text: str | None
+    """Its content; None if ConfigMap or key do not exist."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProcessDeployment:
     """A Deployment that runs the core, providers, or both, or an add-on such as the catalogue."""
 
@@ -88,6 +109,12 @@ class ProcessDeployment:
     """The release that runs; if it has published none, the release of its chart. May be empty."""
     trouble: str = ""
     """The error in the Deployment's own conditions."""
+    paused: bool = False
+    """Whether its rollout is paused."""
+    image: str = ""
+    """The image of its first container, as its template has it."""
+    config_maps: Mapping[str, str] = field(default_factory=dict)
+    """The ConfigMaps that its pods mount as files: mount path → name."""
     overdue: bool = False
     """Whether its pods did not become ready within the Deployment's ``progressDeadlineSeconds``."""
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -142,6 +169,13 @@ class ProcessDeployment:
         return self.option(switch) == "true"
 
     @property
+    def policy_at(self) -> tuple[str, str] | None:
+        """The name of the ConfigMap and the key that its policy comes from; None without one, or from elsewhere."""
+        folder, _, key = self.option("policy").rpartition("/")
+        name = self.config_maps.get(folder) or self.config_maps.get(f"{folder}/")
+        return (name, key) if name and key else None
+
+    @property
     def has_gateway(self) -> bool:
         return self.option("gateway") == "auto"
 
@@ -184,12 +218,14 @@ class Snapshot:
     """The pods of the namespace."""
     replica_sets: tuple[Resource, ...] | None = None
     """The ReplicaSets of the namespace."""
+    policy_files: Mapping[str, PolicyFile] | None = None
+    """The file of the policy in its ConfigMap, by the name of the core that reads it; not those of other volumes."""
     releases: tuple[Resource, ...] | None = None
     """Metadata of the Secrets in which Helm stores the namespace's releases; their content is not read."""
     elsewhere: tuple[ProcessDeployment, ...] | None = None
     """Components in other namespaces, found by the label of our charts."""
-    accounts: Mapping[ObjectKey, bool] | None = None
-    """The ServiceAccounts of the components, and whether they exist."""
+    accounts: Mapping[ObjectKey, Resource | None] | None = None
+    """The ServiceAccounts of the components; None for one that does not exist."""
     leases: Mapping[str, Resource] | None = None
     """The Leases of the namespace, by name."""
     configurations: Mapping[str, Resource] | None = None
@@ -306,6 +342,8 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
     # A part publishes only its own options, which are no answer for the whole process; the core's come first.
     whole = [each for each in published if each.manager not in names.PART_MANAGERS]
     run = min(whole, key=lambda each: each.manager != names.CORE_MANAGER, default=None)
+    pod = dig(deployment, "spec", "template", "spec", default={})
+    containers = entries_at(pod, "containers")
     bad = {"Available": "False", "Progressing": "False", "ReplicaFailure": "True"}
     messages = [
         str(condition["message"])
@@ -324,7 +362,19 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
         version=run.version if run is not None else str(labels.get(_VERSION_LABEL, "")),
         trouble=messages[-1] if messages else "",
         overdue=(condition_of(deployment, "Progressing") or {}).get("status") == "False",
+        paused=dig(deployment, "spec", "paused") is True,
+        image=str(next((dig(each, "image", default="") for each in containers), "")),
+        config_maps=dict(_mounted(pod)),
         selector=dig(deployment, "spec", "selector", "matchLabels", default={}),
         release=annotations.get(_RELEASE, ""),
         guarded=annotations.get(GUARDED, ""),
     )
+
+
+def _mounted(pod: Resource) -> Iterator[tuple[str, str]]:
+    """The mount paths of ConfigMaps in a pod's first container, and their names."""
+    names_of = {text_at(each, "name"): text_at(each, "configMap", "name") for each in entries_at(pod, "volumes")}
+    for container in entries_at(pod, "containers")[:1]:
+        for mount in entries_at(container, "volumeMounts"):
+            if (name := names_of.get(text_at(mount, "name"))) and not mount.get("subPath"):
+                yield text_at(mount, "mountPath"), name

@@ -89,13 +89,18 @@ def _differs(desired: Resource, live: Resource, mine: Sequence[_Fields], walk: _
 def changed_fields(desired: Resource, live: Resource, *, manager: str) -> list[FieldChange]:
     """Returns the fields in which the live object differs from `desired`, with the present manager of each.
 
-    Needs the complete managedFields. If several others own a field, the last writer is named.
+    Needs the complete managedFields. If several others own a field, the last writer is named. If no wanted value
+    differs, the fields are those that `manager` does not own any more; of an atomic list what was added to it, if
+    anything was.
     """
     everyone = [fields for _, fields in _entries(live)]
-    return [
-        FieldChange(path=_text(path), manager=_last_writer(live, path, but=manager))
-        for path in _Walk(mine=False).all_differences(desired, live, everyone)
-    ]
+    paths = [*_Walk(mine=False).all_differences(desired, live, everyone)]
+    if not paths:
+        mine = [fields for _, fields in _entries(live, manager=manager)]
+        taken = [*_Walk(mine=True).all_differences(desired, live, mine)]
+        added = [*_Walk(mine=False, exact=True).all_differences(desired, live, everyone)] if taken else []
+        paths = [path for path in added if any(path[: len(above)] == above for above in taken)] or taken
+    return [FieldChange(path=_text(path), manager=_last_writer(live, path, but=manager)) for path in paths]
 
 
 def previous_content(desired: Resource, live: Resource, *, manager: str) -> Resource:

@@ -126,7 +126,7 @@ _RESULTS = ("succeeded", "failed")
 
 def artifact_points(artifacts: Sequence[tuple[ObjectKey, Resource]]) -> Iterator[Point]:
     """Counts of all ModelArtifacts; series of the first of them, in the cache's order, which is stable."""
-    yield from phase_points("airunway_modelartifact_total", artifacts)
+    yield from phase_points("airunway_modelartifacts", artifacts)
     for key, artifact in islice(artifacts, OBJECT_LIMIT):
         yield "airunway_modelartifact_phase", (*key, phase_of(artifact)), 1.0
         users = dig(artifact, "status", "users")

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from airunway.api import names
+from airunway.artifacts.status import is_made
 from airunway.configs.resolution import NOT_ALLOWED, propagated
 from airunway.kinds import MODEL_TEMPLATE
 from airunway.kube import EventRecorder, wait_until_answered
@@ -183,6 +184,13 @@ class WarmTemplates:
             return _REPEATED
         for request in wanted:
             assert request.artifact is not None
+            live = self._artifacts.artifact(ObjectKey(key.namespace, request.name))
+            if live is not None and not is_made(live):
+                problems.append(
+                    f"ResourceConflict: ModelArtifact {request.name} has the name of the one that is kept for "
+                    f"{request.uri}, and is not what the model cache makes: delete it"
+                )
+                continue
             refused = await self._maker.make(request.artifact, labels=labels)
             if refused is not None:
                 problems.append(f"{refused.policy.reason}: {refused}")

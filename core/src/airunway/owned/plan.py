@@ -43,7 +43,7 @@ class Step:
     causes: tuple[str, ...] = ()
     """What changed that cannot be changed in place."""
     outages: tuple[str, ...] = ()
-    """Messages about what an update in place interrupts."""
+    """Messages about what an update in place, or another primary object instead of the old one, interrupts."""
 
     @property
     def subject(self) -> Resource:
@@ -61,7 +61,8 @@ class Step:
         what = named(self.subject)
         match self.action:
             case Action.REPLACE:
-                return f"delete {what} and make it again ({', '.join(self.causes)} cannot be changed in place)"
+                changed = f"{', '.join(self.causes)} cannot be changed in place"
+                return f"delete {what} and make it again ({'; '.join((changed, *self.outages))})"
             case Action.KEEP:
                 return f"leave {what} as it is"
             case Action.FOREIGN:
@@ -107,7 +108,7 @@ class Rules:
     recreates: Callable[[Resource, Resource], Sequence[str]] = lambda _live, _wanted: ()
     """Names what changed from the live to the wanted object and cannot be changed in place."""
     interrupts: Callable[[Resource, Resource], Sequence[str]] = lambda _live, _wanted: ()
-    """The messages about what an update of the primary object in place interrupts."""
+    """The messages about what an update of the primary object interrupts, or one of another kind or name."""
     role: Callable[[Resource], str] = lambda _obj: ""
     """The role that only one object can have at a time, for example because it holds GPUs; empty: none. An object with
     the role of one that is no longer wanted replaces it.
@@ -143,8 +144,9 @@ def plan_of(
         if found is not None and identity not in ours:
             steps.append(Step(action=Action.FOREIGN, wanted=obj, live=found, primary=primary))
         elif primary and old is not None and identity_in(old) != identity:
-            causes = _moved(old, obj, rules)
-            steps.append(Step(action=Action.REPLACE, wanted=obj, live=old, primary=True, causes=causes))
+            causes, outages = _moved(old, obj, rules), tuple(rules.interrupts(old, obj))
+            step = Step(action=Action.REPLACE, wanted=obj, live=old, primary=True, causes=causes, outages=outages)
+            steps.append(step)
         elif found is None and not primary and (gives_way := before.pop(rules.role(obj), None)) is not None:
             causes = _moved(gives_way, obj, rules)
             steps.append(Step(action=Action.REPLACE, wanted=obj, live=gives_way, causes=causes))
@@ -195,4 +197,5 @@ def conflict_text(wanted: Resource, found: Resource, *, owner_kind: str = "Model
 
 def recreation_text(step: Step) -> str:
     """The note of the event that an object is replaced."""
-    return f"{named(step.subject)} is deleted and made again: {', '.join(step.causes)} cannot be changed in place"
+    text = f"{named(step.subject)} is deleted and made again: {', '.join(step.causes)} cannot be changed in place"
+    return "; ".join((text, *step.outages))

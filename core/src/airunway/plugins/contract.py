@@ -37,7 +37,6 @@ __all__ = [
     "Reading",
     "Replicas",
     "RuntimeSettings",
-    "SecretKey",
     "SelectionMode",
     "SelectionRule",
     "Transformer",
@@ -288,14 +287,6 @@ class Upstream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretKey:
-    """One key of a Secret in the deployment's namespace."""
-
-    name: str
-    key: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
     """The parts of a deployment's effective runtime config that pods need (docs/runtime-configs.md)."""
 
@@ -305,8 +296,9 @@ class RuntimeSettings:
     """Labels to add to pods."""
     image_pull_secrets: tuple[str, ...] = ()
     """Names of Secrets."""
-    token: SecretKey | None = None
-    """The Hugging Face token for deployments without their own."""
+    token: str = ""
+    """Name of the Secret with the Hugging Face token, for deployments without their own. All of its keys become
+    variables; the token's is HF_TOKEN."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -430,7 +422,9 @@ class Translation:
     The longest path counts; other overrides are merged unchanged. Example: ``{"resource": "spec.template.resource"}``
     merges ``overrides.resource`` there."""
     interrupts: Mapping[str, Interruption] = field(default_factory=dict)
-    """Parts whose change in place makes the model unavailable for a while, by name."""
+    """Parts whose change makes the model unavailable for a while, by name: in place, or with a primary object of
+    another kind.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

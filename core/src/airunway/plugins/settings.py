@@ -13,12 +13,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, get_type_hints
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from airunway.configs.resolution import EffectiveConfig, Resolution, config_name, propagated, resolve
-from airunway.plugins.contract import RuntimeSettings, SecretKey
+from airunway.plugins.contract import RuntimeSettings
 from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource, key_of
 
@@ -39,13 +40,30 @@ def settings_problem(settings: type) -> str:
     return ""
 
 
+class GivenText(str):
+    """A value from a command line: text for a setting that is text, else JSON (text if it is none)."""
+
+    __slots__ = ()
+
+    def meant(self, kind: object) -> Any:
+        """The value for a setting of that type. A text may also be written as a JSON string, with its quotes."""
+        if kind is str and not self.startswith('"'):
+            return str(self)
+        try:
+            return orjson.loads(str(self))
+        except orjson.JSONDecodeError:
+            return str(self)
+
+
 def read_settings(settings: type, values: Mapping[str, Any], *, provider: str) -> Any:
     """An instance of `settings` from `values`, with camelCase keys as in charts.
 
     Raises SettingsError with one sentence that names provider, setting, problem and known settings.
     """
+    kinds = {to_camel(name): kind for name, kind in get_type_hints(settings).items()}
+    meant = {name: v.meant(kinds.get(name)) if isinstance(v, GivenText) else v for name, v in values.items()}
     try:
-        model = _model(settings)(**values)
+        model = _model(settings)(**meant)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(step) for step in first["loc"])
@@ -156,10 +174,6 @@ def _problem(error: Any) -> str:
 # --------------------------------------------------------------------------------- the pod settings of a runtime config
 
 
-TOKEN_KEY = "HF_TOKEN"
-"""Key of the Hugging Face token in the Secret that a config names."""
-
-
 def runtime_settings(
     config: EffectiveConfig | None, labels: Mapping[str, str], *, reserved: Sequence[str] = ()
 ) -> RuntimeSettings:
@@ -174,7 +188,7 @@ def runtime_settings(
         env=config.env,
         labels=passed_on,
         image_pull_secrets=config.image_pull_secrets,
-        token=SecretKey(name=config.token, key=TOKEN_KEY) if config.token else None,
+        token=config.token,
     )
 
 

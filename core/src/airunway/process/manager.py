@@ -32,6 +32,7 @@ from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.process.logs import set_log_fields
 from airunway.process.metrics import Metrics
 from airunway.process.probes import metrics_server, probe_server
+from airunway.process.refused_credentials import RefusedCredentials
 from airunway.redaction import bounded, printable, redacted
 
 log = logging.getLogger(__name__)
@@ -101,7 +102,9 @@ async def serve(
         small_tls_buffers()
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
-        client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
+        credentials = RefusedCredentials()
+        on_request = credentials.noting(metrics.on_request)
+        client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=on_request))
         electors: dict[str, LeaderElector] = {}
 
         def lead_of(component: str) -> Lead:
@@ -111,20 +114,21 @@ async def serve(
             electors[component] = _elector(component, client, settings, on_leading)
             return electors[component].run
 
-        application = Supervisor(make(client), lead_of=lead_of, electors=electors)
-        lag = asyncio.create_task(metrics.event_loop_lag.run(), name="event loop lag")
-        stack.callback(lag.cancel)
-        work = asyncio.create_task(application.run(), name=settings.component)
+        application = Supervisor(make(client), lead_of=lead_of, electors=electors, credentials=credentials)
         stop = asyncio.Event()
-        work.add_done_callback(lambda _: stop.set())
+        # Before the work begins: a port that is taken must not end the process in the middle of it.
         await stack.enter_async_context(
             probe_server(
                 settings.health_address,
-                live=lambda: "the application has ended" if work.done() else None,
+                live=lambda: "the application has ended" if stop.is_set() else None,
                 ready=application.unready,
                 remark=application.remark,
             )
         )
+        lag = asyncio.create_task(metrics.event_loop_lag.run(), name="event loop lag")
+        stack.callback(lag.cancel)
+        work = asyncio.create_task(application.run(), name=settings.component)
+        work.add_done_callback(lambda _: stop.set())
         settling = asyncio.create_task(_when_ready(application, settings.ready_file), name="settling")
         try:
             await _kopf(application, work, stop)
@@ -289,8 +293,10 @@ class Supervisor:
         *,
         lead_of: Callable[[str], Lead],
         electors: Mapping[str, LeaderElector] = MappingProxyType({}),
+        credentials: RefusedCredentials | None = None,
     ) -> None:
         self._makers = makers
+        self._credentials = credentials or RefusedCredentials()
         self._lead_of = lead_of
         self._electors = electors
         self._alone = len(makers) == 1
@@ -316,9 +322,12 @@ class Supervisor:
     def unready(self) -> str | None:
         """Why the process cannot work yet, naming each part that cannot; None once it can.
 
-        If a part serves admission, only that part counts: reviews must be answered whatever is wrong with the others.
+        If a part serves admission, only that part counts: reviews must be answered whatever is wrong with the others,
+        also if the API server refuses the credentials of the process.
         The core's own parts never count where the core runs: it goes on without them.
         """
+        if not self._serving() and (refused := self._credentials.lasting()) is not None:
+            return refused
         deciding = self._serving() or [each for each in self._makers if each not in self._of_core]
         return self._joined((component, self._problem(component)) for component in deciding)
 
@@ -335,7 +344,7 @@ class Supervisor:
                 if isinstance(application, HasRemarks):
                     yield component, application.remark()
 
-        return self._joined(remarks())
+        return "; ".join(filter(None, (self._credentials.problem(), self._joined(remarks())))) or None
 
     def _problem(self, component: str) -> str | None:
         problem = self._ended.get(component) or self._running[component].unready()

@@ -82,7 +82,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "airunway_build_info",
         ("component", "version", "python"),
-        "1, with the version of AI Runway and of Python in the labels.",
+        "1, with the process's name and the versions of AI Runway and of Python in the labels; one series a process.",
     ),
     _gauge("airunway_leader", ("component",), "1 if this process does the work of its component, 0 if it stands by."),
     _gauge(
@@ -179,9 +179,7 @@ METRICS: tuple[Metric, ...] = (
         role=_CORE,
     ),
     # -------------------------------------------------------------------------------------------------- deployments
-    _gauge(
-        "airunway_modeldeployment_total", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE
-    ),
+    _gauge("airunway_modeldeployments", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE),
     _gauge(
         "airunway_deployment_status",
         ("provider", "phase"),
@@ -239,9 +237,7 @@ METRICS: tuple[Metric, ...] = (
         role=_CORE,
     ),
     # -------------------------------------------------------------------------------------------------- model cache
-    _gauge(
-        "airunway_modelartifact_total", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE
-    ),
+    _gauge("airunway_modelartifacts", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE),
     _gauge(
         "airunway_modelartifact_phase",
         ("namespace", "name", "phase"),
@@ -282,7 +278,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     # ---------------------------------------------------------------------------------------------------- catalogue
     _gauge(
-        "airunway_modeltemplate_total",
+        "airunway_modeltemplates",
         ("namespace", "phase"),
         "ModelTemplates by namespace and phase; ClusterModelTemplates have an empty namespace.",
         role=_CATALOGUE,
@@ -299,7 +295,7 @@ METRICS: tuple[Metric, ...] = (
         "Tries to ask an image for its profile that ended: succeeded or failed.",
         role=_CATALOGUE,
     ),
-    _gauge("airunway_modelsource_total", ("phase",), "ModelSources by phase.", role=_CATALOGUE),
+    _gauge("airunway_modelsources", ("phase",), "ModelSources by phase.", role=_CATALOGUE),
     _counter(
         "airunway_source_scans_total",
         ("result",),

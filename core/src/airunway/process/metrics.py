@@ -210,9 +210,12 @@ class Metrics:
             return encode(families), content_type
 
     def _own(self) -> list[Point]:
-        points: list[Point] = [("airunway_event_loop_lag_seconds", (), self.event_loop_lag.longest())]
+        points: list[Point] = [
+            ("airunway_event_loop_lag_seconds", (), self.event_loop_lag.longest()),
+            # One for each process, whatever its parts: queries join it with the metrics of the process.
+            ("airunway_build_info", (self.component, __version__, platform.python_version()), 1.0),
+        ]
         for component, leading in (self._leading or {self.component: False}).items():
-            points.append(("airunway_build_info", (component, __version__, platform.python_version()), 1.0))
             points.append(("airunway_leader", (component,), float(leading)))
         # A standby queues keys until it leads; no worker is late with them.
         points += [
@@ -291,7 +294,7 @@ def deployment_points(
     deployments: Sequence[tuple[ObjectKey, Resource]], *, limit: int = OBJECT_LIMIT
 ) -> Iterator[Point]:
     """Counts of all deployments; series of the first `limit` of them, in the cache's order, which is stable."""
-    yield from phase_points("airunway_modeldeployment_total", deployments, limit=limit)
+    yield from phase_points("airunway_modeldeployments", deployments, limit=limit)
     providers = ((_provider(deployment), phase_of(deployment)) for _, deployment in deployments)
     yield from _counts("airunway_deployment_status", providers, limit=limit)
     yield "airunway_objects_left_out", (), max(0, len(deployments) - limit)

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airunway.api import names
-from airunway.artifacts.jobs import CACHE_PATH, PROGRESS_PORT, SCRATCH_PATH, USER, Step
+from airunway.artifacts.jobs import CA_PATH, CACHE_PATH, PROGRESS_PORT, SCRATCH_PATH, USER, Step
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
+    CA_BUNDLE_MOUNTED,
+    CA_BUNDLE_ONLY,
     IMAGES,
     POD_RULES,
     RBAC,
@@ -282,14 +284,15 @@ def _job_rules() -> list[PolicyRule]:
         *restricted_rules(USER),
         PolicyRule(
             expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, "
-            "v.all(k, k in ['name', 'emptyDir', 'persistentVolumeClaim']) && "
+            f"v.all(k, k in ['name', 'emptyDir', 'persistentVolumeClaim', 'configMap']) && {CA_BUNDLE_ONLY} && "
             "(!has(v.persistentVolumeClaim) || "
             f"{_called('v.persistentVolumeClaim.claimName', _CLAIM_STEP)})))",
-            message="a Job mounts the claim of its ModelArtifact and empty folders, and nothing else",
+            message="a Job mounts nothing but the claim of its ModelArtifact, empty folders and authorities to trust",
         ),
         PolicyRule(
             expression=of_containers(
-                f"c.?volumeMounts.orValue([]).all(m, m.mountPath in {literals((SCRATCH_PATH, CACHE_PATH))}) && "
+                f"c.?volumeMounts.orValue([]).all(m, {CA_BUNDLE_MOUNTED} && "
+                f"m.mountPath in {literals((SCRATCH_PATH, CACHE_PATH, CA_PATH))}) && "
                 "c.?volumeDevices.orValue([]) == [] && "
                 f"c.?ports.orValue([]).all(port, port.containerPort == {PROGRESS_PORT})"
             ),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
+from airunway.artifacts.jobs import CA_FILE, CA_PATH, CA_VOLUME
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
@@ -547,3 +548,16 @@ def own_records(name: str, condition: str, *managers: str) -> list[Resource]:
 
 def is_account(user: str) -> str:
     return f"request.userInfo.username == {quoted(user)}"
+
+
+CA_BUNDLE_ONLY = (
+    f"(!has(v.configMap) || v.name == {quoted(CA_VOLUME)} && v.configMap.?items.orValue([]).size() == 1 && "
+    f"v.configMap.items[0].path == {quoted(CA_FILE.removeprefix(CA_PATH + '/'))})"
+)
+"""CEL: of ConfigMaps, the volume `v` of a Job has one file only: authorities that it trusts."""
+
+CA_BUNDLE_MOUNTED = (
+    f"(m.name == {quoted(CA_VOLUME)} ? m.mountPath == {quoted(CA_PATH)} && m.?readOnly.orValue(false) && "
+    f"m.?subPath.orValue('') == '' : m.mountPath != {quoted(CA_PATH)})"
+)
+"""CEL: that file is mounted at its place, and nothing else is mounted there."""

@@ -51,7 +51,7 @@ from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Announced, Memory, RetryKey
 from airunway.runtime.plan import Decision
 from airunway.runtime.records import is_primary
-from airunway.runtime.report import StepResult, terminating_status
+from airunway.runtime.report import StepResult, held_by, terminating_status
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status.reasons import Category
 
@@ -494,6 +494,9 @@ class Cleanup:
             )
             if answer is not None:
                 self._deployments.note(answer)
+        others = names.foreign_finalizers(finalizers_of(found))
+        if answer is not None and others and is_deleting(deployment):
+            await self._status.write(answer, terminating_status(answer, held_by(others), now=now))
         log.info(
             "%s: finalizer removed; %s", key, "nothing is left upstream" if gone else "upstream objects may be orphaned"
         )

@@ -43,7 +43,7 @@ from airunway.status.evidence import (
     parse_moment,
     shortage_of,
 )
-from airunway.status.reasons import CODES, Category, category_of, code_of_download
+from airunway.status.reasons import Category, category_of, code_of_download
 from airunway.status.rollup import Fault, Phase, Rollup
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 
@@ -330,7 +330,7 @@ def diagnose(
         ]
     else:
         ranked = [
-            _ranked(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
+            _ranked(replace(c, message=f"{c.message}; {away}") if away and _says_little(c) else c, summary)
             for c in observation.components
         ]
     faults = [
@@ -404,8 +404,7 @@ def _last_words(cause: RootCause | None) -> str:
     """The termination message in a root cause; empty if the cause is no engine fault of a pod."""
     if cause is None or not (cause.of_pods and cause.object.startswith("Pod/") and cause.code.startswith("Engine.")):
         return ""
-    advice = f" {CODES[cause.code].remedy_for(cause.object)} See {cause.remedy}"
-    return cause.message.removesuffix(advice).removesuffix(".")
+    return cause.evidence.removesuffix(".")
 
 
 def is_ready(observation: Observation) -> bool:
@@ -609,6 +608,11 @@ def _away(
         return "", left
     kind = report.primary.get("kind")
     return f"all pods are ready and its status does not say so: see whether the controller of {kind} runs", None
+
+
+def _says_little(component: Component) -> bool:
+    """Whether a component that is not ready has no reason of its own."""
+    return component.ready is False and component.reason in _GENERAL
 
 
 def _root_cause(

@@ -47,6 +47,7 @@ from airunway.status.evidence import (
     parse_moment,
     pod_facts,
 )
+from airunway.status.scheduling import EVICTED_BY_KUEUE, NORMAL_REASONS, is_karpenter
 
 # ------------------------------------------------------------------------------------------------- what the caches keep
 
@@ -117,6 +118,8 @@ class EventProjection:
         facts = event_facts(event)
         if facts.note.startswith("Error: "):  # repeats the waiting reason of the container
             return None
+        if reason == "FailedScheduling" and kind == "Pod" and not is_karpenter(facts.note):
+            return None  # the scheduler's, which is in the pod's status
         owners = {name: reader.about(facts) for name, reader in readers.items()}
         about = {name: keys for name, keys in owners.items() if keys is not None}
         return {**_projected(event, facts), "about": about} if about else None
@@ -244,7 +247,11 @@ EVENT_AGE = timedelta(hours=1)
 
 _REASONS = {
     "Pod": frozenset(
-        {"Failed", "InspectFailed", "FailedMount", "FailedAttachVolume", "FailedToRetrieveImagePullSecret", "Unhealthy"}
+        {
+            *{"Failed", "InspectFailed", "FailedMount", "FailedAttachVolume", "FailedToRetrieveImagePullSecret"},
+            *{"Unhealthy", "FailedScheduling"},
+            *NORMAL_REASONS,
+        }
     ),
     "PersistentVolumeClaim": frozenset({"ProvisioningFailed"}),
     **{kind: frozenset({"FailedCreate"}) for kind in WORKLOADS},
@@ -294,7 +301,7 @@ class EvidenceCollector:
         self._wanted = caches.one(EventProjection)
         self._reader = EventReader(reasons=by_kind, about=self._about_ours)
         self._wanted.join(self._name, self._reader)
-        reasons = sorted({reason for wanted in manifest.events.values() for reason in wanted})
+        reasons = sorted({*NORMAL_REASONS, *(reason for wanted in manifest.events.values() for reason in wanted)})
         self._events = tuple(
             caches.of(EVENT, project=self._wanted, field_selector=selector)
             for selector in ("type=Warning", *(f"type=Normal,reason={reason}" for reason in reasons))
@@ -370,6 +377,9 @@ class EvidenceCollector:
         pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
+        if any(pod.gates for pod in pods):
+            of_deployment = _of_all(self._events_by_deployment, key)
+            events += [event for event in of_deployment if event.reason == EVICTED_BY_KUEUE and event not in events]
         refusals, unread = await self._refusals(key, primary, own)
         events += refusals
         events.sort(key=_by_time)

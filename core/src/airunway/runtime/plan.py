@@ -153,6 +153,10 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         return Decision(do=Do.SKIP)  # the core's verdict on this generation enqueues it again
     if state.validated.get("status") == "True" and is_denied(deployment, host.name) and state.primary is None:
         return Decision(do=Do.SKIP)  # selected against the policy: the core will report it
+    if state.primary is None and not dig(deployment, "status", "engine", "type"):
+        # No engine can run the spec, which the core reports once our own report is gone.
+        reported = dig(deployment, "status", "observedGeneration") is not None
+        return Decision(do=Do.FINALIZE if reported else Do.SKIP)
     if state.previous_provider and not state.dry_run:
         return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.previous_provider),))
     if (unread := _unread(state, host)) is not None:
@@ -172,9 +176,10 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         hindrance, subject = _missing(state, host, suspended=suspended) or (None, "")
         if hindrance is None and not state.settled:
             return Decision(do=Do.SKIP)  # once the caches are complete, every deployment is enqueued again
-    watched = Decision(
-        do=Do.OBSERVE_ONLY, results=(hindrance,) if hindrance is not None else (), subject=subject, gate=gate
-    )
+    results = (hindrance,) if hindrance is not None else ()
+    if hindrance is not None and state.primary is not None:  # what exists stays, and is still said to be made
+        results += tuple(each for each in carried_results(deployment) if each.condition == "ResourceCreated")
+    watched = Decision(do=Do.OBSERVE_ONLY, results=results, subject=subject, gate=gate)
     if gate.closed and typed is not None and typed.spec.suspend and not state.dry_run:
         return Decision(do=Do.SUSPEND)  # nothing of what is waited for is needed to remove what runs
     if gate.closed:

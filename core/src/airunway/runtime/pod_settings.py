@@ -292,8 +292,8 @@ def config_secrets(state: ClusterState) -> dict[str, str]:
             found.setdefault(name, f"spec.env[{variable.get('name')}]{of}")
     for position, name in enumerate(record.pods.image_pull_secrets):
         found.setdefault(name, f"spec.imagePullSecrets[{position}]{of}")
-    if record.pods.token is not None:
-        found[record.pods.token.name] = f"spec.secrets.huggingFaceToken{of}"
+    if record.pods.token:
+        found[record.pods.token] = f"spec.secrets.huggingFaceToken{of}"
     return found
 
 

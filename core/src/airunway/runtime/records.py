@@ -20,7 +20,7 @@ import orjson
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.api.rules import MAX_REPLICAS
-from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey, Transformer
+from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, Transformer
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -138,7 +138,7 @@ def settings_record(settings: RuntimeSettings) -> Resource:
     record: Resource = {
         "env": [dict(entry) for entry in settings.env],
         "imagePullSecrets": list(settings.image_pull_secrets),
-        "token": {"name": settings.token.name, "key": settings.token.key} if settings.token is not None else {},
+        "token": settings.token,
         "labels": dict(settings.labels),
     }
     return filled(**record)
@@ -146,12 +146,12 @@ def settings_record(settings: RuntimeSettings) -> Resource:
 
 def settings_of_record(record: object) -> RuntimeSettings:
     """Returns the settings of a record. Total for any JSON: what does not fit is left out."""
-    name, key = dig(record, "token", "name"), dig(record, "token", "key")
+    token = dig(record, "token")
     return RuntimeSettings(
         env=tuple(each for each in list_at(record, "env") if isinstance(dig(each, "name"), str)),
         labels={label: value for label, value in mapping_at(record, "labels").items() if isinstance(value, str)},
         image_pull_secrets=tuple(each for each in list_at(record, "imagePullSecrets") if isinstance(each, str)),
-        token=SecretKey(name=name, key=key) if isinstance(name, str) and isinstance(key, str) and name else None,
+        token=token if isinstance(token, str) else "",
     )
 
 

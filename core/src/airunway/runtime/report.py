@@ -342,6 +342,20 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     return {**status, **_known_resource(deployment)}
 
 
+def held_by(others: Sequence[str]) -> str:
+    """The message of a deleted deployment that only other programs' finalizers hold."""
+    more = f" and {len(others) - _HOLDERS} more" if len(others) > _HOLDERS else ""
+    listed = f"{', '.join(others[:_HOLDERS])}{more}"
+    return (
+        "Nothing of it is left upstream; it stays until the programs that set these finalizers remove them: "
+        f"{bounded(listed, 300)}"
+    )
+
+
+_HOLDERS = 5
+"""Maximum finalizers of others that a message names."""
+
+
 def unread_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
     """The status while the primary object may exist and cannot be read: all that is known of it stays."""
     live = deployment.get("status") or {}

@@ -49,6 +49,7 @@ from airunway.runtime.state import provider_mark
 from airunway.schema import unknown_fields
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
+from airunway.sdk.typed_pods import typed_pods
 from airunway.status.conditions import parts_of
 
 _VOLUME = "spec.model.storage.volumes[]"
@@ -115,6 +116,7 @@ def translate(
     if overrides.merge:
         for part in placed(overrides.merge, translation.overrides_at):
             objects[0] = merged(objects[0], part)
+    objects = [typed_pods(obj) for obj in objects]
     warned = {finding.path for finding in warnings}
     provided = ["spec.model.cache"] if context.cache is not None else []
     if f"{_VOLUME}.claimName" in reads.paths:  # these reach the provider as the claim

@@ -37,7 +37,6 @@ from airunway.plugins.contract import (
     Reading,
     Replicas,
     RuntimeSettings,
-    SecretKey,
     SelectionMode,
     SelectionRule,
     Transformer,
@@ -114,6 +113,7 @@ from airunway.sdk.pods import (
     container_resources,
     container_security,
     environment,
+    environment_sources,
     model_pod,
     pod_blockers,
     pod_findings,
@@ -122,6 +122,7 @@ from airunway.sdk.pods import (
     pod_specs,
     pod_templates,
     sizing,
+    token_secret,
 )
 from airunway.status.evidence import EventFacts
 
@@ -169,7 +170,6 @@ __all__ = [
     "Replicas",
     "Resource",
     "RuntimeSettings",
-    "SecretKey",
     "SelectionMode",
     "SelectionRule",
     "SettingsError",
@@ -195,6 +195,7 @@ __all__ = [
     "doubtful_split",
     "engine_arguments",
     "environment",
+    "environment_sources",
     "filled",
     "flag_table",
     "generation",
@@ -241,6 +242,7 @@ __all__ = [
     "setting",
     "sizing",
     "tag_of",
+    "token_secret",
     "too_long",
     "tracked",
     "uneven",

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from airunway.resource import Resource, condition_of, dig
+from airunway.status.engine_texts import ENGINE, last_error
 from airunway.status.evidence import parse_moment
 from airunway.status.texts import (
     CREATION,
-    ENGINE,
     IMAGE_PULL,
     MOUNT,
     PROVISIONING,
     SCHEDULING,
     MessagePattern,
     first_meaning,
-    line_of,
 )
 
 __all__ = [
@@ -147,15 +146,15 @@ _FRAMES = re.compile(r'^[ \t]+File ".*(?:\n {4,}.*)*\n?', re.MULTILINE)
 def explained(message: str, *tables: Sequence[MessagePattern], otherwise: str = "") -> tuple[str, str]:
     """The reason as in `meaning`, and the line of the message that gives it; for a traceback, the relevant line.
 
-    If no row matches, it is the last line with content. Credentials are redacted, and the line has at most 400
-    characters. In a long message, such as the same traceback from every worker, repeated lines and stack frames are
-    skipped.
+    If no row matches, it is the last line with content that says more than that something failed before it.
+    Credentials are redacted, and the line has at most 400 characters. In a long message, such as the same traceback
+    from every worker, repeated lines and stack frames are skipped.
     """
     message = _gist(message) if len(message) > _LONG else message
     for table in tables:
         if (match := first_meaning(message, table)) is not None:
             return match[0].reason, match[1]
-    return otherwise, line_of(message)
+    return otherwise, last_error(message)
 
 
 def _gist(message: str) -> str:

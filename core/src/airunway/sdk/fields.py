@@ -101,9 +101,9 @@ def ignored_pod_settings(
     words = _Words(objects)
     messages = [finding.message for finding in named if finding.reason == "FieldIgnored"]
     own = {entry.name for entry in spec.env}
-    token = runtime.token.name if runtime.token is not None else ""
-    if spec.secrets.hugging_face_token or "HF_TOKEN" in own:
-        token = ""  # the deployment's own is used
+    token = (
+        "" if spec.secrets.hugging_face_token or "HF_TOKEN" in own else runtime.token
+    )  # the deployment's own is used
     missing = {
         PodSetting.ENV: [str(entry.get("name")) for entry in runtime.env if str(entry.get("name")) not in words.named],
         PodSetting.LABELS: [key for key in runtime.labels if key not in words.keys],

@@ -36,14 +36,19 @@ def unsupported_engine(
     *,
     who: str,
     instead: str = "",
+    only: bool = False,
 ) -> Iterator[Finding]:
     """Blockers for an engine or a serving mode that is not in the manifest's `engines`.
 
-    `who` is the provider's name in messages ("KAITO"). `instead` says what to do about an unsupported mode.
+    `who` is the provider's name in messages ("KAITO"). `instead` says what to do about an unsupported mode. With
+    `only`, the message names the one engine that there is.
     """
     found = next((engine for engine in engines if engine.name == context.engine), None)
     if found is None:
-        yield blocker("spec.engine.type", f"{who} does not support {context.engine} engine")
+        text = f"{who} does not support {context.engine} engine"
+        if only and len(engines) == 1:
+            text = f"{who} only supports {engines[0].name} engine"
+        yield blocker("spec.engine.type", text)
     modes = {mode for engine in ([found] if found else engines) for mode in engine.serving_modes}
     mode = deployment.spec.serving.mode
     if mode not in modes:

@@ -20,6 +20,7 @@ from airunway.engines.arguments import Instead, engine_arguments, given_flags, l
 from airunway.engines.options import PROGRAMS, kinds_of, option_remarks, program_of, release_of, whole_option
 from airunway.engines.tables import FRONTENDS, flag_table
 from airunway.plugins.contract import Finding, ModelCache
+from airunway.references import is_path
 from airunway.resource import Resource
 from airunway.sdk.deployments import image_of, release_in
 from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
@@ -186,6 +187,8 @@ def launch(
         if runs.gguf and cache is None and "ggufUrl" in spec.engine.args
         else "spec.model.id",
     )
+    if runs.gguf and dialect == LOCALAI and chosen and cache is None and not custom:
+        blockers += _without_a_file(deployment, model)
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
     # A custom source has no model id, but ggufUrl may name a file in the image.
@@ -419,6 +422,17 @@ def _trtllm_dialect(image: str) -> str:
     return "1.3" if release is not None and release >= (1, 3, 0) else "1.0"
 
 
+def _without_a_file(deployment: ModelDeployment, reference: str) -> Iterator[Finding]:
+    """The blocker for a repository where the runner of LocalAI needs a file: it would start, and never serve."""
+    if reference.startswith(_HUB) and not reference.endswith(".gguf"):
+        text = (
+            f"{reference} names a repository, and the runner needs a file in it: append it to the id "
+            "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
+        )
+        args = deployment.spec.engine.args
+        yield blocker("spec.engine.args[ggufUrl]" if "ggufUrl" in args else "spec.model.id", text)
+
+
 def _model_warnings(
     deployment: ModelDeployment, program: _Program, dialect: str, cache: ModelCache | None
 ) -> list[Finding]:
@@ -440,21 +454,12 @@ def _model_warnings(
         if spec.model.id:
             text = "id is ignored for custom source (the image has the model)"
             found.append(ignored("spec.model.id", text))
-    elif program.gguf and dialect == LOCALAI and cache is None:
-        reference = gguf_reference(deployment)
-        if path := path_of(deployment):
-            text = (
-                f"runner images of AIKit and LocalAI fetch their model and load none by its path ({path:.200}): set "
-                "spec.engine.image to an image of llama.cpp's own server (ghcr.io/ggml-org/llama.cpp:server)"
-            )
-            found.append(Finding(path="spec.engine.image", reason="MayNotStart", message=text))
-        if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
-            text = (
-                f"{reference} names a repository, and the runner needs a file in it: append it to the id "
-                "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
-            )
-            path = "spec.engine.args[ggufUrl]" if "ggufUrl" in spec.engine.args else "spec.model.id"
-            found.append(ignored(path, text))
+    elif program.gguf and dialect == LOCALAI and cache is None and (path := path_of(deployment)):
+        text = (
+            f"runner images of AIKit and LocalAI fetch their model and load none by its path ({path:.200}): set "
+            "spec.engine.image to an image of llama.cpp's own server (ghcr.io/ggml-org/llama.cpp:server)"
+        )
+        found.append(Finding(path="spec.engine.image", reason="MayNotStart", message=text))
     return found
 
 
@@ -540,11 +545,6 @@ def gguf_reference(deployment: ModelDeployment) -> str:
     if not spec.model.id or spec.model.source != "huggingface":
         return ""
     return spec.model.id if is_path(spec.model.id) else f"{_HUB}{spec.model.id}"
-
-
-def is_path(model: str) -> bool:
-    """Whether a model id is a path in the container: a path is no repository of a hub."""
-    return model.startswith(("/", "./", "../"))
 
 
 def path_of(deployment: ModelDeployment) -> str:

@@ -133,7 +133,8 @@ def model_pod(
         "command": list(launch.command),
         "args": list(launch.args),
         "ports": [{"name": "http", "containerPort": launch.port}] if launch.port else [],
-        "env": environment(deployment, context, launch, own_volumes=own_volumes),
+        "env": environment(deployment, context, launch, own_volumes=own_volumes, token=False),
+        "envFrom": environment_sources(deployment, context),
         "resources": container_resources(size),
         "startupProbe": launch.startup,
         "readinessProbe": launch.readiness,
@@ -196,8 +197,8 @@ def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -
         if is_reserved(key, (*RESERVED, *reserved)):
             text = f"the label {key} is reserved for the operators and is not put on the pods"
             yield ignored(f"spec.podTemplate.metadata.labels[{key}]", text)
-    if spec.secrets.hugging_face_token and any(entry.name == "HF_TOKEN" for entry in spec.env):
-        yield ignored("spec.secrets.huggingFaceToken", "spec.env sets HF_TOKEN, which is used instead of this Secret")
+    if spec.secrets.hugging_face_token and any(entry.name == TOKEN for entry in spec.env):
+        yield ignored("spec.secrets.huggingFaceToken", f"spec.env sets {TOKEN}, which is used instead of this Secret's")
     path = posixpath.normpath(path_of(deployment)) if path_of(deployment).startswith("/") else ""
     if path and spec.model.cache.mode == "None":
         mounted = [volume.mount_path for volume in spec.model.storage.volumes if volume.mount_path]
@@ -265,40 +266,61 @@ def _is_within(path: str, folder: str) -> bool:
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
+TOKEN = "HF_TOKEN"
+"""The variable, and the key of a Secret, with the Hugging Face token."""
+
+
 def environment(
-    deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None, *, own_volumes: bool = True
+    deployment: ModelDeployment,
+    context: Context[Any],
+    launch: Launch | None = None,
+    *,
+    own_volumes: bool = True,
+    token: bool = True,
 ) -> list[Resource]:
     """The variables of the model's container: the runtime config's, then the deployment's, then derived ones.
 
     Later ones override earlier ones, with two exceptions: a derived variable overrides a variable of the deployment
     only if the launch itself needs it, and a derived ``HOME`` or ``USER`` overrides none. Without `own_volumes` none is
-    derived from a volume, for a container that mounts none.
+    derived from a volume, for a container that mounts none. Without `token` there is no variable for the token, for a
+    container with `environment_sources`.
     """
     spec = deployment.spec
     own = {entry.name: entry.to_resource() for entry in spec.env}
     variables: dict[str, Resource] = {str(entry.get("name")): dict(entry) for entry in context.runtime.env}
+    if token_secret(deployment, context):
+        variables.pop(TOKEN, None)  # variables go before sources, and the Secret is nearer than the config's variable
     variables.update(own)
-    derived = _derived(deployment, context, own_volumes=own_volumes)
+    derived = _derived(deployment, context, own_volumes=own_volumes, token=token)
     # Where an engine may write, administrators know as well.
     fixed = {*own, *(_WHO & variables.keys())}
     variables.update({name: entry for name, entry in derived if name not in fixed})
     variables.update({str(entry["name"]): dict(entry) for entry in (launch.env if launch is not None else ())})
-    return list(variables.values())
+    # Kubernetes' own types leave an empty value out (`typed_pods`), also where a provider puts these outside of a pod.
+    return [{key: value for key, value in entry.items() if value != ""} for entry in variables.values()]
+
+
+def environment_sources(deployment: ModelDeployment, context: Context[Any]) -> list[Resource]:
+    """The ``envFrom`` of the model's container: every key of the token's Secret is a variable there."""
+    name = token_secret(deployment, context)
+    return [{"secretRef": {"name": name}}] if name else []
+
+
+def token_secret(deployment: ModelDeployment, context: Context[Any]) -> str:
+    """The Secret whose keys are variables of the model: the deployment's, else the runtime config's; or empty."""
+    return deployment.spec.secrets.hugging_face_token or context.runtime.token
 
 
 def _derived(
-    deployment: ModelDeployment, context: Context[Any], *, own_volumes: bool
+    deployment: ModelDeployment, context: Context[Any], *, own_volumes: bool, token: bool
 ) -> Iterator[tuple[str, Resource]]:
     spec = deployment.spec
-    token = context.runtime.token
     if _needs_home(deployment):
         yield "HOME", {"name": "HOME", "value": _SCRATCH}
         # PyTorch looks up its user name, and exits if the image has no user with that id.
         yield "USER", {"name": "USER", "value": CONTAINER}
-    if name := spec.secrets.hugging_face_token:
-        yield "HF_TOKEN", _secret("HF_TOKEN", name, "HF_TOKEN")
-    elif token is not None:
-        yield "HF_TOKEN", _secret("HF_TOKEN", token.name, token.key)
+    if token and (secret := token_secret(deployment, context)):
+        yield TOKEN, {"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": secret, "key": TOKEN}}}
     cache = context.cache
     for volume in spec.model.storage.volumes if own_volumes else ():
         # With a cache the weights come from there, and engines write into HF_HOME only (modules, compiled code).
@@ -325,10 +347,6 @@ def _needs_home(deployment: ModelDeployment) -> bool:
         return True
     mounted = (volume.mount_path or "" for volume in spec.model.storage.volumes)
     return spec.model.source != "custom" and not any(_is_within(path, home) for path in mounted for home in _HOMES)
-
-
-def _secret(variable: str, name: str, key: str) -> Resource:
-    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
 
 
 def container_resources(size: Sizing) -> Resource:
@@ -384,7 +402,7 @@ def cache_mounts(context: Context[Any]) -> tuple[list[Resource], list[Resource]]
 def pod_templates(obj: object) -> Iterator[Resource]:
     """Every pod template in an object of any kind: each map with a ``spec`` that has a list of named containers."""
     for node in _nodes(obj):
-        if _is_pod_spec(node.get("spec")):
+        if is_pod_spec(node.get("spec")):
             yield node
 
 
@@ -395,7 +413,7 @@ def pod_specs(obj: object) -> Iterator[Resource]:
     ``spec.worker``).
     """
     for node in _nodes(obj):
-        if _is_pod_spec(node):
+        if is_pod_spec(node):
             yield node
 
 
@@ -410,7 +428,8 @@ def _nodes(obj: object) -> Iterator[Resource]:
             yield from _nodes(value)
 
 
-def _is_pod_spec(spec: object) -> bool:
+def is_pod_spec(spec: object) -> bool:
+    """Whether a value has a list of named containers."""
     containers = spec.get("containers") if isinstance(spec, dict) else None
     return (
         isinstance(containers, list) and bool(containers) and all(isinstance(dig(c, "name"), str) for c in containers)

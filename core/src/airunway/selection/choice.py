@@ -34,6 +34,8 @@ class EngineChoice:
     """If no engine fits, it lists what the providers advertise."""
     kept: bool = False
     """Whether it stays because an upstream object was created for it."""
+    misfit: bool = False
+    """Whether the providers are known and none of their engines can run the spec."""
 
 
 def choose_engine(
@@ -71,11 +73,13 @@ def choose_engine(
         with_gpus = replace(request, gpu=True)
         if pinned and any(fits(engine, with_gpus) for provider in considered for engine in provider.engines):
             text = f"provider '{pinned}' requires GPU (set resources.gpu.count > 0)"
-            return _none(f"{text}: no engine of it runs on CPU (advertised={_advertised(considered)})")
+            text = f"{text}: no engine of it runs on CPU (advertised={_advertised(considered)})"
+            return _none(text, misfit=True)
         return _none(
             f"no engines available from registered providers (hasGPU={str(request.gpu).lower()}, "
             f"servingMode={request.mode}, advertised={_advertised(considered)}); "
-            "set resources.gpu.count, change serving.mode, or name engine.type and an image for it"
+            "set resources.gpu.count, change serving.mode, or name engine.type and an image for it",
+            misfit=True,
         )
     best = min(fitting, key=preference)
     without = "" if request.gpu else " (no GPU is requested in spec.resources.gpu.count)"
@@ -125,8 +129,8 @@ def _advertised(providers: Sequence[ProviderFacts]) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def _none(message: str) -> EngineChoice:
-    return EngineChoice(engine=None, reason="", message=message)
+def _none(message: str, *, misfit: bool = False) -> EngineChoice:
+    return EngineChoice(engine=None, reason="", message=message, misfit=misfit)
 
 
 def granted(providers: Iterable[ProviderFacts], grants: Grants) -> list[ProviderFacts]:

@@ -269,20 +269,27 @@ def _obstacles(node: Resource, placement: Placement | None) -> tuple[str, ...]:
         found.append("cordoned")
     if isinstance(dig(node, "status", "conditions"), list) and not is_true(node, "Ready"):
         found.append("not ready")
-    tolerations = placement.tolerations if placement is not None else ()
-    for taint in list_at(node, "spec", "taints"):
-        key = str(dig(taint, "key", default=""))
-        if dig(taint, "effect") not in _BLOCKING or (cordoned and key == "node.kubernetes.io/unschedulable"):
-            continue
-        # The taint that only keeps pods without GPUs away is tolerated by the admission plugin
-        # ExtendedResourceToleration, or by the provider's pods.
-        if not is_gpu(key) and not any(_tolerates(toleration, taint) for toleration in tolerations):
-            found.append(f"tainted {key[:100]}")
+    found += [f"tainted {key[:100]}" for key in untolerated(node, placement.tolerations if placement else ())]
     labels = _labels(node)
     for key, value in (placement.node_selector if placement is not None else {}).items():
         if labels.get(key) != value:
             found.append(f"not selected ({key[:100]})")
     return tuple(found)
+
+
+def untolerated(node: Resource, tolerations: Iterable[Mapping[str, object]]) -> list[str]:
+    """The keys of the node's taints that keep a pod with a GPU and these tolerations away."""
+    found, known = [], list(tolerations)
+    for taint in list_at(node, "spec", "taints"):
+        key = str(dig(taint, "key", default=""))
+        cordoned = key == "node.kubernetes.io/unschedulable" and bool(dig(node, "spec", "unschedulable"))
+        # The taint that only keeps pods without GPUs away is tolerated by the admission plugin
+        # ExtendedResourceToleration, or by the provider's pods.
+        if dig(taint, "effect") not in _BLOCKING or cordoned or is_gpu(key):
+            continue
+        if not any(_tolerates(toleration, taint) for toleration in known):
+            found.append(key)
+    return found
 
 
 def _tolerates(toleration: Mapping[str, object], taint: Resource) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from airunway.status.engine_texts import ENGINE, MORE_MEMORY, last_error
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, PodFacts
 from airunway.status.reasons import CODES
-from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, first_meaning, line_of, without_names
+from airunway.status.texts import IMAGE_PULL, PREPARATION, MessagePattern, first_meaning, line_of, without_names
 
 _IMAGE_REASONS = frozenset(
     {
@@ -58,6 +59,15 @@ class ContainerFault:
     since: datetime | None = None
     field: str = ""
     """JSON path in the deployment; overrides the code's own field."""
+    remedy: str = ""
+    """What to do; overrides what the code says."""
+
+
+def fault_by(meaning: MessagePattern, text: str, *, since: datetime | None = None) -> ContainerFault:
+    """The fault that a row of a table means."""
+    return ContainerFault(
+        reason=meaning.reason, code=meaning.code, text=text, since=since, field=meaning.field, remedy=meaning.remedy
+    )
 
 
 def container_finding(
@@ -118,7 +128,7 @@ def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: st
         text = f"{missing}; {failure}"
         field = "spec.imagePullSecrets"
         return ContainerFault(reason="SecretNotFound", code="Secret.NotFound", text=text, since=since, field=field)
-    return ContainerFault(reason=match.reason, code=match.code, text=failure, since=since)
+    return fault_by(match, failure, since=since)
 
 
 def _missing_pull_secret(events: Sequence[EventFacts]) -> str:
@@ -132,7 +142,7 @@ def _missing_pull_secret(events: Sequence[EventFacts]) -> str:
 
 def _prepared(message: str, text: str) -> ContainerFault | None:
     match = first_meaning(message, PREPARATION)
-    return ContainerFault(reason=match[0].reason, code=match[0].code, text=text) if match is not None else None
+    return fault_by(match[0], text) if match is not None else None
 
 
 def _ending(pod: PodFacts, container: ContainerFacts, *, served: bool) -> tuple[Ending | None, bool]:
@@ -163,20 +173,18 @@ def _ended(
     since = ending.finished
     if ending.reason == "OOMKilled":
         text = f"was killed because it used more memory than its limit (OOMKilled, {code})."
-        return ContainerFault(reason="PodOOMKilled", code="Engine.OutOfMemory", text=text, since=since)
+        return ContainerFault(
+            reason="PodOOMKilled", code="Engine.OutOfMemory", text=text, since=since, remedy=MORE_MEMORY
+        )
     if ending.reason in ("StartError", "ContainerCannotRun"):
         prepared = _prepared(ending.message, f"cannot be started ({code}): {line_of(ending.message)}.")
         if prepared is not None:
             return prepared
     if (match := first_meaning(ending.message, ENGINE)) is not None:
         meaning, line = match
-        text, field = f"ended with {code}: {line}.", ""  # a field that is more precise than the code's own
-        if meaning.reason == "GPUOutOfMemory":
-            field = "spec.engine.contextLength"
-        elif "trust_remote_code" in line:
-            field = "spec.engine.trustRemoteCode"
-        return ContainerFault(reason=meaning.reason, code=meaning.code, text=text, since=since, field=field)
-    last = f": {line_of(ending.message)}" if ending.message else ""
+        found = fault_by(meaning, f"ended with {code}: {line}.", since=since)
+        return replace(found, field="spec.engine.trustRemoteCode") if "trust_remote_code" in line else found
+    last = f": {last_error(ending.message)}" if ending.message else ""
     if ending.code == 2 and not any(word in ending.message for word in _PANICS):
         text = f"ended with {code}, with which engines refuse their command line{last}."
         return ContainerFault(reason="BadArguments", code="Engine.BadArgs", text=text, since=since)

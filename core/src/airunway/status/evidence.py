@@ -27,6 +27,8 @@ TEXT_LIMIT = 2048
 """Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
 
 _LONGEST_NAME = 253
+_MOST_GATES = 4
+"""Gates that are kept, in their order."""
 
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-hash")
 
@@ -99,6 +101,8 @@ class PodFacts:
     """What the pod does in its deployment; empty if all pods do the same."""
     serves: bool = True
     """Whether pods of this role answer requests."""
+    gates: tuple[str, ...] = ()
+    """Names of its scheduling gates."""
     claims: tuple[str, ...] = ()
     """Names of the PersistentVolumeClaims that it mounts."""
     containers: tuple[ContainerFacts, ...] = ()
@@ -228,6 +232,7 @@ def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[
         owner=(_word(owner.get("kind")), _word(owner.get("name"))),
         role=role,
         serves=not role or not serving_roles or role in serving_roles,
+        gates=tuple(_word(gate.get("name")) for gate in entries_at(obj, "spec", "schedulingGates")[:_MOST_GATES]),
         claims=tuple(sorted(_claims_of(obj))),
         containers=tuple(_containers_of(status)),
     )
@@ -249,7 +254,7 @@ def event_facts(obj: Resource) -> EventFacts:
         name=_name(regarding.get("name")),
         uid=_name(regarding.get("uid")),
         reason=_word(dig(obj, "reason")),
-        note=_long(dig(obj, "note")),
+        note=_long(own_words(dig(obj, "note"))),
         first=first,
         last=last,
     )
@@ -315,6 +320,11 @@ def _claims_of(pod: Resource) -> Iterator[str]:
     for volume in entries_at(pod, "spec", "volumes"):
         if name := _word(dig(volume, "persistentVolumeClaim", "claimName")):
             yield name
+
+
+def own_words(note: object) -> object:
+    """An event's note without the prefix that a client puts before similar events that it has joined."""
+    return note.removeprefix("(combined from similar events): ") if isinstance(note, str) else note
 
 
 def parse_moment(value: object) -> datetime | None:

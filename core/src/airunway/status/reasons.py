@@ -43,18 +43,22 @@ _REGISTERED_REASONS = (
     Reason("NotAllowed", Category.CONFIG, "the policy does not allow what the RuntimeConfig gives to pods"),
     Reason("ReferenceNotFound", Category.CONFIG, "an object that the spec names does not exist"),
     Reason("IncompatibleConfiguration", Category.CONFIG, "the chosen provider cannot honour a field of the spec"),
+    Reason("ProviderNotFound", Category.CONFIG, "the named provider is not registered"),
+    Reason("NoFittingEngine", Category.CONFIG, "none of the providers' engines can run the spec"),
     Reason("InvalidOverride", Category.CONFIG, "a key of spec.provider.overrides has the wrong type or is not allowed"),
     Reason("ImageNotFound", Category.CONFIG, "the registry has no such image"),
     Reason("InvalidImageReference", Category.CONFIG, "the image reference cannot be parsed"),
     Reason("SourceNotFound", Category.CONFIG, "the model does not exist at its source"),
     Reason("NameTooLong", Category.CONFIG, "a derived name would not fit the limits of Kubernetes or of the upstream"),
     Reason("BadArguments", Category.CONFIG, "the engine refused its arguments"),
+    Reason("WrongArchitecture", Category.CONFIG, "the image is for another processor than the node has"),
+    Reason("GPUUnsupported", Category.CONFIG, "this GPU cannot compute what the model or the image needs"),
+    Reason("ModelUnsupported", Category.CONFIG, "the engine of this image cannot load the model"),
     Reason("AccessModeConflict", Category.CONFIG, "more pods would mount a volume than its access mode allows"),
     Reason("ModelCacheNotEnabled", Category.CONFIG, "the deployment asks for a model cache and that part is off"),
     Reason("TemplateNotFound", Category.CONFIG, "no template has that name, or none of that model can be used"),
     Reason("TemplateSelectionAmbiguous", Category.CONFIG, "several templates of the model are equally good"),
     Reason("InvalidConstraint", Category.CONFIG, "a version constraint of a ModelSource cannot be read"),
-    Reason("UnsupportedSchema", Category.CONFIG, "no transformer fits the upstream's installed schema"),
     Reason(
         "ResourceConflict",
         Category.CONFIG,
@@ -88,6 +92,7 @@ _REGISTERED_REASONS = (
     Reason("PodEvicted", Category.CONNECTIVITY, "the node evicted the pod"),
     Reason("InsufficientCapacity", Category.CAPACITY, "no node has what the pod, or the template, asks for"),
     Reason("PendingResources", Category.CAPACITY, "nodes or devices are not there yet"),
+    Reason("SchedulingGated", Category.CAPACITY, "a scheduling gate holds the pod back"),
     Reason("FailedScheduling", Category.CAPACITY, "the scheduler finds no node for the pod"),
     Reason("QuotaExceeded", Category.CAPACITY, "a ResourceQuota forbids more pods or devices"),
     Reason("StorageClassNotFound", Category.CAPACITY, "the StorageClass does not exist"),
@@ -128,10 +133,13 @@ _REGISTERED_REASONS = (
     Reason("UpstreamNotInstalled", Category.PROGRESS, "the upstream's CRD is not installed in the cluster"),
     Reason("NoProviderSelected", Category.PROGRESS, "no provider could be selected yet"),
     Reason("NoEngineSelected", Category.PROGRESS, "no engine could be selected yet"),
-    Reason("ProviderNotFound", Category.PROGRESS, "the named provider is not registered"),
     Reason("DryRun", Category.PROGRESS, "only a plan was asked for: nothing upstream is changed"),
     Reason("Suspended", Category.PROGRESS, "spec.suspend is true"),
     Reason("CrashLoopBackOff", Category.WORKLOAD, "a container keeps crashing"),
+    Reason("GPUNotVisible", Category.WORKLOAD, "the container sees no GPU, or no driver for it"),
+    Reason("DriverTooOld", Category.WORKLOAD, "the GPU driver of the node is too old for the image"),
+    Reason("NotWritable", Category.WORKLOAD, "the engine may not read or write a file that it needs"),
+    Reason("EngineCommunication", Category.WORKLOAD, "processes of the engine do not reach each other"),
     Reason("RestartLoop", Category.WORKLOAD, "pods are recreated again and again: none lives long enough to show why"),
     Reason("ProbeTimeout", Category.WORKLOAD, "a container does not answer its probe"),
     Reason("PodsNotReady", Category.WORKLOAD, "pods that were ready are not any more"),
@@ -141,6 +149,7 @@ _REGISTERED_REASONS = (
     Reason("CacheLost", Category.WORKLOAD, "the model cache is gone"),
     Reason("VerificationFailed", Category.WORKLOAD, "downloaded files are not what their source says"),
     Reason("UpstreamFailed", Category.WORKLOAD, "the upstream reports a failure"),
+    Reason("UnsupportedSchema", Category.WORKLOAD, "no transformer fits the upstream's installed schema"),
     Reason("ProviderStale", Category.STALE, "no heartbeat from the provider for five minutes"),
     Reason("StaleStatus", Category.STALE, "no report from the upstream for five minutes"),
     Reason("Unknown", Category.UNKNOWN, "the state is not known"),
@@ -185,12 +194,15 @@ class Code:
         """The link to the explanation of the remedy."""
         return f"{PAGE}#{self.name.lower().replace('.', '')}"
 
-    def remedy_for(self, object_: str) -> str:
-        """Returns the remedy with the names from `object_` (``Kind/namespace/name``) filled in, ready to be run."""
+    def remedy_for(self, object_: str, text: str = "") -> str:
+        """Returns the remedy with the names from `object_` (``Kind/namespace/name``) filled in, ready to be run.
+
+        `text` is the one for this case; empty: that of the code.
+        """
         kind, _, rest = object_.partition("/")
         namespace, _, name = rest.partition("/")
         of_pod = kind == "Pod" and bool(name)
-        text = self.remedy if of_pod else self.without_pod or self.remedy
+        text = text or (self.remedy if of_pod else self.without_pod or self.remedy)
         text = text.replace("<namespace>", namespace) if namespace else text
         return text.replace("<pod>", name) if of_pod else text
 
@@ -230,6 +242,68 @@ _REGISTERED_CODES = (
         remedy="Correct the argument that the message names, for the engine version in the image.",
     ),
     Code(
+        name="Engine.WrongArchitecture",
+        tier=0,
+        reasons=("WrongArchitecture",),
+        field="spec.image",
+        meaning="The image is for another processor (amd64, arm64) than the node has.",
+        remedy="Set spec.image to an image for the node's architecture, or spec.nodeSelector to nodes of the image's "
+        "(kubernetes.io/arch).",
+    ),
+    Code(
+        name="Engine.NoGPU",
+        tier=0,
+        reasons=("GPUNotVisible",),
+        field="spec.resources.gpu",
+        meaning="The engine finds no GPU, or no driver library, in its container.",
+        remedy="If the pod has a GPU, the node's container runtime does not pass it on: set spec.runtimeClassName (for "
+        "NVIDIA usually nvidia), or make that runtime the default of the node. If the pod has none, ask for one "
+        "(spec.resources.gpu.count), or use an image for CPUs.",
+    ),
+    Code(
+        name="Engine.DriverTooOld",
+        tier=0,
+        reasons=("DriverTooOld",),
+        field="spec.image",
+        meaning="The image is built for a newer GPU driver than the node has.",
+        remedy="Update the driver of the node, or set spec.image to one for an older CUDA.",
+    ),
+    Code(
+        name="Engine.GPUUnsupported",
+        tier=0,
+        reasons=("GPUUnsupported",),
+        field="spec.image",
+        meaning="The GPU cannot compute what the model's data type or quantization, or the image's code, needs.",
+        remedy="Use an image that is built for this GPU, or another GPU (spec.nodeSelector).",
+    ),
+    Code(
+        name="Engine.ModelUnsupported",
+        tier=0,
+        reasons=("ModelUnsupported",),
+        field="spec.image",
+        meaning="The engine in this image cannot load the model: it does not know its architecture, or a file or a "
+        "package is missing.",
+        remedy="Set spec.image to a newer release of the engine, or choose another engine (spec.engine.type).",
+    ),
+    Code(
+        name="Engine.NotWritable",
+        tier=0,
+        reasons=("NotWritable",),
+        field="spec.env",
+        meaning="The user of the container may not write a cache, or not read a file.",
+        remedy="Let caches go to a folder in which every user may write: spec.env HOME=/tmp (and variables of that "
+        "program, such as HF_HOME, which go before HOME).",
+    ),
+    Code(
+        name="Engine.Communication",
+        tier=0,
+        reasons=("EngineCommunication",),
+        field="spec.resources.memory",
+        meaning="Processes of one replica do not reach each other, by shared memory or by the network.",
+        remedy="Raise spec.resources.memory for shared memory; let the pods of the deployment reach each other on all "
+        "ports.",
+    ),
+    Code(
         name="Storage.Full",
         tier=0,
         reasons=("StorageFull",),
@@ -243,7 +317,8 @@ _REGISTERED_CODES = (
         reasons=("PodOOMKilled", "GPUOutOfMemory"),
         field="spec.resources.memory",
         meaning="A container used more memory than its limit, or the engine more than the GPUs have.",
-        remedy="Give it more memory or more GPUs, or lower the context length.",
+        remedy="Raise spec.resources.memory for a container that exceeded its limit; for the GPUs' memory lower "
+        "spec.engine.contextLength, or use more or larger GPUs.",
     ),
     Code(
         name="ImagePull.Auth",
@@ -292,6 +367,14 @@ _REGISTERED_CODES = (
         field="spec.resources.gpu.count",
         meaning="No node that may be used has as many free GPUs as the pod asks for.",
         remedy="Ask for fewer GPUs, free some, or add a node.",
+    ),
+    Code(
+        name="Unschedulable.Gated",
+        tier=0,
+        reasons=("SchedulingGated",),
+        meaning="A scheduling gate keeps the scheduler from the pod until the gate's own controller removes it.",
+        remedy="See what the controller of the gate waits for: kubectl describe pod <pod> -n <namespace>.",
+        without_pod="See what the controller of the gate waits for.",
     ),
     Code(
         name="Unschedulable.TaintOrSelector",

@@ -15,9 +15,10 @@ from enum import IntEnum
 
 from airunway.redaction import MESSAGE_LIMIT, bounded
 from airunway.resource import Resource, format_time
-from airunway.status.containers import ContainerFault, container_finding, probe_finding
+from airunway.status.containers import ContainerFault, container_finding, fault_by, probe_finding
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, Reported
 from airunway.status.reasons import CODES, code_of_reason
+from airunway.status.scheduling import evicted_by_kueue, scheduling_finding
 from airunway.status.texts import CREATION, MOUNT, PROVISIONING, SCHEDULING, first_meaning, line_of
 
 _CREATION_PATIENCE = timedelta(minutes=20)
@@ -26,16 +27,20 @@ _CREATION_PATIENCE = timedelta(minutes=20)
 _MOUNT_PATIENCE = timedelta(minutes=5)
 """How long an event about a volume counts without being repeated; the kubelet retries at least every two minutes."""
 
-_PREEMPTION = "preemption: "
-"""Starts the scheduler's text about preemption, which would hide why no node fits."""
-
-_REFUSAL = re.compile(r"^(?:create Pod \S+ in \S+ \S+ failed error|Error creating): ", re.IGNORECASE)
-"""The prefixes of workload controllers, which our message replaces."""
+_REFUSAL = re.compile(
+    r"^(?:\(combined from similar events\): )?(?:create Pod \S+ in \S+ \S+ failed error|Error creating): ",
+    re.IGNORECASE,
+)
+"""The prefixes of workload controllers and of merged events, which our message replaces."""
 
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _CREATING = ("ContainerCreating", "PodInitializing")
 _POSITIONS = {name: position for position, name in enumerate(CODES)}
 _DISK = ("ephemeral", "DiskPressure", "inodes")
+_NODE_DISK = (
+    "What containers write outside of volumes filled the disk of the node, or the pod's limit for it: keep the weights "
+    "on a volume (spec.model.storage.volumes, spec.model.cache)."
+)
 
 
 class Distance(IntEnum):
@@ -62,6 +67,8 @@ class Symptom:
     """``Kind/namespace/name``."""
     field: str = ""
     """JSON path in the deployment that the user should look at; empty: the code's own field."""
+    remedy: str = ""
+    """What to do; empty: what the code says."""
     message: str
     since: datetime | None = None
     distance: Distance
@@ -85,11 +92,13 @@ class RootCause:
     """Evidence and remedy, at most 1 KiB."""
     since: datetime
     remedy: str
-    """Link to the explanation of the remedy."""
+    """What to do: the end of the message."""
     reason: str
     """Reason of the condition that shows the fault."""
     of_pods: bool = True
     """As `Symptom.of_pods`."""
+    evidence: str = ""
+    """The message without the remedy."""
 
 
 def find_root_cause(evidence: Evidence, *, now: datetime, previous: RootCause | None = None) -> RootCause | None:
@@ -109,16 +118,18 @@ def root_cause_of(symptoms: Iterable[Symptom], *, now: datetime, previous: RootC
     code = CODES[symptom.code]
     same = previous is not None and (previous.code, previous.object) == (symptom.code, symptom.object)
     since = previous.since if same and previous is not None else symptom.since or now
-    advice = f" {code.remedy_for(symptom.object)} See {code.link}"
+    remedy = code.remedy_for(symptom.object, symptom.remedy)
+    evidence = bounded(symptom.message, MESSAGE_LIMIT - len(remedy.encode()) - 1)
     return RootCause(
         code=code.name,
         object=symptom.object,
         field=symptom.field or code.field,
-        message=bounded(symptom.message, MESSAGE_LIMIT - len(advice.encode())) + advice,
+        message=f"{evidence} {remedy}",
         since=min(since, now),
-        remedy=code.link,
+        remedy=remedy,
         reason=symptom.reason,
         of_pods=symptom.of_pods,
+        evidence=evidence,
     )
 
 
@@ -141,11 +152,13 @@ def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | No
     for event in evidence.events:
         if event.kind == "Pod":
             events_of.setdefault((event.namespace, event.name), []).append(event)
+    evicted = evicted_by_kueue(evidence.events, evidence.pods)
     for pod in evidence.pods:
         if pod.deleting or pod.ready or _is_history(pod, newest):
             continue
         events = events_of.get((pod.namespace, pod.name), ())
-        found.extend(_of_pod(pod, events, evidence, now=now, previous=previous))
+        before = evicted.get((pod.namespace, pod.owner[1]))
+        found.extend(_of_pod(pod, events, evidence, evicted=before, now=now, previous=previous))
     for event in evidence.events:
         found.extend(_of_workload(event, evidence.pods, now=now))
         found.extend(_of_claim_event(event, evidence))
@@ -216,7 +229,13 @@ def _is_history(pod: PodFacts, newest: Mapping[object, datetime]) -> bool:
 
 
 def _of_pod(
-    pod: PodFacts, noted: Iterable[EventFacts], evidence: Evidence, *, now: datetime, previous: RootCause | None
+    pod: PodFacts,
+    noted: Iterable[EventFacts],
+    evidence: Evidence,
+    *,
+    evicted: EventFacts | None,
+    now: datetime,
+    previous: RootCause | None,
 ) -> Iterator[Symptom]:
     name = f"Pod/{pod.namespace}/{pod.name}"
     events = [event for event in noted if event.uid in ("", pod.uid)]
@@ -230,6 +249,7 @@ def _of_pod(
             code=finding.code,
             object=name,
             field=_field(finding, evidence.secrets),
+            remedy=finding.remedy,
             message=f"{where}: {finding.text}",
             since=finding.since,
             distance=distance,
@@ -238,10 +258,10 @@ def _of_pod(
     if pod.phase == "Failed" and pod.reason == "Evicted":
         text = f"evicted from its node: {line_of(pod.message)}."
         full = any(word in pod.message for word in _DISK)
-        reason, code = ("StorageFull", "Storage.Full") if full else ("PodEvicted", "")
-        yield symptom(ContainerFault(reason=reason, code=code, text=text), Distance.POD)
+        reason, code, remedy = ("StorageFull", "Storage.Full", _NODE_DISK) if full else ("PodEvicted", "", "")
+        yield symptom(ContainerFault(reason=reason, code=code, text=text, remedy=remedy), Distance.POD)
         return
-    if (unscheduled := _unscheduled(pod)) is not None:
+    if (unscheduled := scheduling_finding(pod, events, evicted=evicted, now=now)) is not None:
         yield symptom(unscheduled, Distance.POD)
     broken = False
     for container in pod.containers:
@@ -260,26 +280,6 @@ def _of_pod(
         yield symptom(finding, Distance.POD_EVENT)
 
 
-def _unscheduled(pod: PodFacts) -> ContainerFault | None:
-    """Returns why the scheduler finds no node; None if it has not tried yet, or may not (scheduling gates)."""
-    condition = pod.unscheduled
-    if condition is None or pod.node or condition.reason == "SchedulingGated":
-        return None
-    match = first_meaning(condition.message, SCHEDULING)
-    reason, code = (match[0].reason, match[0].code) if match is not None else ("FailedScheduling", "")
-    text = f"cannot be scheduled: {line_of(_without_preemption(condition.message))}."
-    return ContainerFault(reason=reason, code=code, text=text, since=condition.since)
-
-
-def _without_preemption(text: str) -> str:
-    head, preemption, _ = text.partition(_PREEMPTION)
-    if preemption:
-        head = head.removesuffix("no new claims to deallocate, ").rstrip()
-        return head.removesuffix(".").removesuffix(",")
-    end = text.removesuffix(".")
-    return end.removesuffix(" not found") if end.endswith(". not found") else text
-
-
 def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> ContainerFault | None:
     for event in events:
         over = event.last is not None and now - event.last > _MOUNT_PATIENCE
@@ -287,8 +287,7 @@ def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> ContainerF
             continue
         if (match := first_meaning(event.note, MOUNT)) is not None:
             meaning, line = match
-            text = f"a volume cannot be mounted: {line}."
-            return ContainerFault(reason=meaning.reason, code=meaning.code, text=text, since=event.first)
+            return fault_by(meaning, f"a volume cannot be mounted: {line}.", since=event.first)
     return None
 
 
@@ -320,6 +319,8 @@ def _of_workload(event: EventFacts, pods: Iterable[PodFacts], *, now: datetime) 
     yield Symptom(
         reason=reason,
         code=code,
+        field=match[0].field if match else "",
+        remedy=match[0].remedy if match else "",
         object=f"{event.kind}/{event.namespace}/{event.name}",
         message=f"{event.kind} {event.name} cannot create its pods: {line_of(_REFUSAL.sub('', event.note))}.",
         since=event.first,

@@ -18,8 +18,14 @@ from airunway.redaction import sanitized
 
 _NAMES = re.compile(r'"[^"]*"|(?<!\S)(?!i/o)\S*/\S*')
 
-_LINE = r"(?m:^)"
+LINE = r"(?m:^)"
 """For two words on one line, in any order, the search starts at the line: ``a.*b`` from each ``a`` is quadratic."""
+
+_PREFIX = re.compile(
+    r"(?:\([\w .:-]{1,96}pid=\d+[^)\n]{0,64}\)\s?)?(?:\[rank\d+\]: ?)?(?:(?:ERROR|WARNING|INFO|CRITICAL) )?"
+    r"(?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[[\w./-]{1,96}\.py:\d+\] ?|\[\d{4}-\d\d-\d\d[T ][^]\n]{1,48}\] ?)?"
+)
+"""What engines and Ray put before a line: process, level, time and place. It differs from try to try."""
 
 _FIELD = re.compile(r'"(msg|message|error|err)"\s*+:\s*+"((?:[^"\\]|\\.)*+)')
 """A message field in a line of a JSON log, up to the end of the value or of the line."""
@@ -39,53 +45,58 @@ class MessagePattern:
     """A root-cause code; empty if there is none."""
     source: str
     """Who writes such a text."""
+    remedy: str = ""
+    """What to do; empty: what the code says."""
+    field: str = ""
+    """JSON path of the deployment to look at; empty: the code's own."""
 
 
-def _row(pattern: str, reason: str, code: str, source: str) -> MessagePattern:
-    return MessagePattern(re.compile(pattern, re.IGNORECASE), reason, code, source)
+def row(pattern: str, reason: str, code: str, source: str, *, remedy: str = "", field: str = "") -> MessagePattern:
+    """A row of a table; case does not matter."""
+    return MessagePattern(re.compile(pattern, re.IGNORECASE), reason, code, source, remedy, field)
 
 
 IMAGE_PULL: tuple[MessagePattern, ...] = (
-    _row(
+    row(
         r"toomanyrequests|too many requests|\b429\b|pull rate limit|pull QPS exceeded",
         "RateLimited",
         "ImagePull.RateLimited",
         "registries (HTTP 429); kubelet's own limit",
     ),
     # Before the refusals: a token that cannot be fetched because of the network is also called "failed to authorize".
-    _row(r"no such host|server misbehaving|name resolution", "DNSFailure", "", "container runtimes: name lookup"),
-    _row(r"connection refused", "ConnectionRefused", "", "container runtimes: TCP"),
-    _row(
+    row(r"no such host|server misbehaving|name resolution", "DNSFailure", "", "container runtimes: name lookup"),
+    row(r"connection refused", "ConnectionRefused", "", "container runtimes: TCP"),
+    row(
         r"i/o timeout|deadline exceeded|timed out|TLS handshake timeout", "Timeout", "", "container runtimes: TCP, TLS"
     ),
-    _row(r"x509:", "DependenciesUnreachable", "", "container runtimes: the registry's certificate"),
-    _row(
+    row(r"x509:", "DependenciesUnreachable", "", "container runtimes: the registry's certificate"),
+    row(
         r"\b50[0-9] (Internal|Bad|Service|Gateway)|internal server error",
         "ServerError",
         "",
         "registries (HTTP 5xx)",
     ),
-    _row(
+    row(
         r"insufficient_scope|authorization failed|failed to authorize|unauthorized|authentication required"
         r"|\b40[13]\b|no basic auth credentials|access to the resource is denied|access forbidden|\bdenied\b",
         "ImagePullAuthFailure",
         "ImagePull.Auth",
         "registries (HTTP 401 and 403) through containerd, CRI-O and Docker",
     ),
-    _row(
+    row(
         r"no match for platform|no matching manifest for|no image found in (manifest list|image index)",
         "ImageNotFound",
         "ImagePull.NotFound",
         "containerd, Docker, CRI-O: the image has no variant for the node's architecture",
     ),
-    _row(
+    row(
         r"couldn't parse image|invalid reference format|InvalidImageName",
         "InvalidImageReference",
         "ImagePull.NotFound",
         "kubelet: the reference is no image name",
     ),
-    _row(r"no space left on device", "StorageFull", "Storage.Full", "container runtimes: the node's disk is full"),
-    _row(
+    row(r"no space left on device", "StorageFull", "Storage.Full", "container runtimes: the node's disk is full"),
+    row(
         r"manifest unknown|name unknown|\b404\b|not found|ErrImageNeverPull|not present with pull policy of Never",
         "ImageNotFound",
         "ImagePull.NotFound",
@@ -95,32 +106,32 @@ IMAGE_PULL: tuple[MessagePattern, ...] = (
 """For ``ErrImagePull``, ``ImagePullBackOff`` and the kubelet's event ``Failed``; image names are removed first."""
 
 SCHEDULING: tuple[MessagePattern, ...] = (
-    _row(
+    row(
         r"Insufficient [\w.-]+/[\w.-]+|cannot allocate all claims",
         "InsufficientCapacity",
         "Unschedulable.InsufficientGPU",
         "kube-scheduler, plugins NodeResourcesFit and DynamicResources",
     ),
-    _row(
+    row(
         r'persistentvolumeclaim "[^"]*" not found',
         "ReferenceNotFound",
         "Storage.PvcPending",
         "kube-scheduler, plugin VolumeBinding",
     ),
-    _row(
+    row(
         r"unbound immediate PersistentVolumeClaims?|PersistentVolumeClaim is not bound"
         r"|didn't find available persistent volumes",
         "PvcPending",
         "Storage.PvcPending",
         "kube-scheduler, plugin VolumeBinding",
     ),
-    _row(
+    row(
         r"Insufficient \S+|Too many pods",
         "InsufficientCapacity",
         "",
         "kube-scheduler, plugin NodeResourcesFit: processors, memory, disk or the number of pods",
     ),
-    _row(
+    row(
         r"untolerated taint|didn't match|didn't satisfy|node\(s\) were unschedulable|volume node affinity conflict",
         "FailedScheduling",
         "Unschedulable.TaintOrSelector",
@@ -129,44 +140,103 @@ SCHEDULING: tuple[MessagePattern, ...] = (
 )
 """For the condition ``PodScheduled=False/Unschedulable``."""
 
+_GROUP_IS_FULL = (
+    "Raise the maximum of the node group, or of the autoscaler for the whole cluster; or free a node of the group."
+)
+
+AUTOSCALING: tuple[MessagePattern, ...] = (
+    row(
+        r"max (node group size|cluster [\w, /.-]{1,128} limit|limit) reached|would exceed limits|limit exceeded",
+        "FailedScheduling",
+        "",
+        "cluster autoscaler, Karpenter: at their maximum",
+        remedy=_GROUP_IS_FULL,
+    ),
+    row(
+        r"in backoff after failed scale-up",
+        "FailedScheduling",
+        "",
+        "cluster autoscaler: the cloud gave no node when it last asked",
+        remedy="The cloud gave no node when the autoscaler last asked (its quota, or nothing in stock): the "
+        "autoscaler's log says why. It asks again by itself.",
+    ),
+    row(
+        r"",
+        "FailedScheduling",
+        "",
+        "cluster autoscaler, Karpenter: no node that they could add fits the pod",
+        remedy="No node that the autoscaler may add fits the pod: add a node group or NodePool with what it asks for, "
+        "or correct spec.nodeSelector, spec.tolerations and spec.resources.",
+        field="spec.nodeSelector",
+    ),
+)
+"""For the events ``NotTriggerScaleUp`` of the cluster autoscaler and ``FailedScheduling`` of Karpenter."""
+
 CREATION: tuple[MessagePattern, ...] = (
-    _row(
-        r"exceeded quota|must specify [^:\n]{1,256} for:|failed quota",
+    row(
+        r"must specify \S",
+        "QuotaExceeded",
+        "Unschedulable.Quota",
+        "API server, admission plugin ResourceQuota: the quota counts what the pod does not say",
+        remedy="Set what the quota counts: requests by spec.resources.cpu and spec.resources.memory, limits.cpu by "
+        "spec.resources.limits.cpu. Or have a LimitRange with defaults made in the namespace: it gives them to every "
+        "container that says nothing.",
+    ),
+    row(
+        r"exceeded quota|failed quota",
         "QuotaExceeded",
         "Unschedulable.Quota",
         "API server, admission plugin ResourceQuota",
     ),
-    _row(
+    row(
+        r"must be less than or equal to \S+ limit",
+        "InvalidSpec",
+        "Provider.Rejected",
+        "API server: a LimitRange's default limit is below what the container requests",
+        remedy="A LimitRange of the namespace (kubectl describe limitrange -n <namespace>) gives containers that "
+        "limit: set a limit of your own (spec.resources.limits.cpu), ask for less, or have the default raised.",
+        field="spec.resources",
+    ),
+    row(
+        r"(maximum|minimum) \S+ usage per \w+ is|max limit to request ratio per",
+        "InvalidSpec",
+        "Provider.Rejected",
+        "API server, admission plugin LimitRanger",
+        remedy="Ask for what the LimitRange of the namespace allows (kubectl describe limitrange -n <namespace>), or "
+        "have it changed.",
+        field="spec.resources",
+    ),
+    row(
         r"unable to create new content in namespace \S+ because it is being terminated",
         "Terminating",
         "",
         "API server, admission plugin NamespaceLifecycle",
     ),
-    _row(
+    row(
         r"not allowed while custom resource definition is terminating",
         "UpstreamNotInstalled",
         "",
         "API server, while a CRD is being deleted whose objects are still there",
     ),
-    _row(
+    row(
         r'(?:^|forbidden: )User "[^"]*" cannot |cannot set blockOwnerDeletion|attempting to grant RBAC permissions',
         "Forbidden",
         "Provider.Rejected",
         "API server, the authorizer and what asks it: no role allows a controller to create the object",
     ),
-    _row(
+    row(
         r'serviceaccount "[^"]*" not found|error looking up service account',
         "ReferenceNotFound",
         "Provider.Rejected",
         "API server, admission plugin ServiceAccount",
     ),
-    _row(
+    row(
         r"failed calling webhook",
         "ServerError",
         "",
         "API server: a webhook for pods does not answer (recorded: LeaderWorkerSet's, while its manager is down)",
     ),
-    _row(
+    row(
         r"is forbidden: |denied the request|\" is invalid: ",
         "InvalidSpec",
         "Provider.Rejected",
@@ -176,37 +246,56 @@ CREATION: tuple[MessagePattern, ...] = (
 """For the event ``FailedCreate`` of a workload controller."""
 
 PREPARATION: tuple[MessagePattern, ...] = (
-    _row(
+    row(
         r'secrets? "[^"]*" not found|couldn\'t find key \S+ in Secret',
         "SecretNotFound",
         "Secret.NotFound",
         "kubelet, CreateContainerConfigError",
     ),
-    _row(
+    row(
         r'configmaps? "[^"]*" not found|couldn\'t find key \S+ in ConfigMap',
         "ReferenceNotFound",
         "",
         "kubelet, CreateContainerConfigError",
     ),
-    _row(
+    row(
+        r"exec format error",
+        "WrongArchitecture",
+        "Engine.WrongArchitecture",
+        "container runtimes: the program is for another processor",
+    ),
+    row(
+        r"unsatisfied condition: (cuda|driver)",
+        "DriverTooOld",
+        "Engine.DriverTooOld",
+        "NVIDIA's container runtime: the image needs a newer driver",
+    ),
+    row(
+        r"nvidia-container-cli|could not select device driver|unresolvable CDI devices|RuntimeHandler \S+ not supported"
+        r"|no runtime for \"[^\"]*\" is configured",
+        "GPUNotVisible",
+        "Engine.NoGPU",
+        "container runtimes: the node cannot give the container its GPU",
+    ),
+    row(
         r"executable file not found|no such file or directory|permission denied",
         "BadArguments",
         "Engine.BadArgs",
         "container runtimes: the command cannot be started",
     ),
-    _row(r"runAsNonRoot", "InvalidSpec", "", "kubelet: the image wants to run as root and may not"),
+    row(r"runAsNonRoot", "InvalidSpec", "", "kubelet: the image wants to run as root and may not"),
 )
 """For ``CreateContainerConfigError``, ``CreateContainerError``, ``RunContainerError`` and ``StartError``."""
 
 MOUNT: tuple[MessagePattern, ...] = (
-    _row(r'secrets? "[^"]*" not found', "SecretNotFound", "Secret.NotFound", "kubelet, event FailedMount"),
-    _row(
+    row(r'secrets? "[^"]*" not found', "SecretNotFound", "Secret.NotFound", "kubelet, event FailedMount"),
+    row(
         r'configmaps? "[^"]*" not found|references non-existent config key',
         "ReferenceNotFound",
         "",
         "kubelet, event FailedMount",
     ),
-    _row(
+    row(
         r"timed out waiting for the condition|unmounted volumes|Multi-Attach|AttachVolume|MountVolume",
         "PvcPending",
         "Storage.PvcPending",
@@ -216,101 +305,16 @@ MOUNT: tuple[MessagePattern, ...] = (
 """For events about volumes of a pod whose containers are still being created."""
 
 PROVISIONING: tuple[MessagePattern, ...] = (
-    _row(
+    row(
         r'storageclass\.storage\.k8s\.io "[^"]*" not found',
         "ReferenceNotFound",
         "Storage.ClassMissing",
         "persistent volume controller, event ProvisioningFailed",
     ),
-    _row(r"exceeded quota", "QuotaExceeded", "Storage.PvcPending", "storage provisioners"),
-    _row(r"", "PvcPending", "Storage.PvcPending", "storage provisioners, event ProvisioningFailed"),
+    row(r"exceeded quota", "QuotaExceeded", "Storage.PvcPending", "storage provisioners"),
+    row(r"", "PvcPending", "Storage.PvcPending", "storage provisioners, event ProvisioningFailed"),
 )
 """For events about a claim that is not bound."""
-
-ENGINE: tuple[MessagePattern, ...] = (
-    _row(
-        r"access to model \S+ is restricted|awaiting a review from the repo",
-        "GatedModel",
-        "Model.AuthGated",
-        "huggingface_hub: the line that names the model",
-    ),
-    _row(
-        r"GatedRepoError|cannot access gated repo|you are trying to access a gated repo",
-        "GatedModel",
-        "Model.AuthGated",
-        "huggingface_hub, transformers",
-    ),
-    # Before the refusals: the hub answers 401 for a repository that does not exist.
-    _row(
-        r"(Repository|Revision|Entry) Not Found for url|is not a valid model identifier",
-        "SourceNotFound",
-        "Model.NotFound",
-        "huggingface_hub, transformers: the line that names the model",
-    ),
-    _row(
-        r"RepositoryNotFoundError|Repository Not Found|RevisionNotFoundError|(?<!Local)EntryNotFoundError"
-        r"|NoSuchKey|NoSuchBucket",
-        "SourceNotFound",
-        "Model.NotFound",
-        "huggingface_hub, transformers, S3 clients",
-    ),
-    _row(
-        r"401 Client Error|403 Client Error|Invalid user token|Invalid username or password"
-        r"|InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|NoCredentialsError",
-        "AuthFailed",
-        "Model.AuthGated",
-        "huggingface_hub, S3 clients: the token or key was refused",
-    ),
-    _row(
-        r'is forbidden: User "[^"]*" cannot ',
-        "Forbidden",
-        "Provider.Rejected",
-        "client-go: a program that reads the cluster (an endpoint picker) has not the right to (recorded)",
-    ),
-    _row(r"no space left on device|ENOSPC|disk quota exceeded", "StorageFull", "Storage.Full", "libc"),
-    _row(
-        r"unrecognized arguments?:|the following arguments are required|error: argument |invalid choice:"
-        r"|No such option|unexpected extra argument|error: (invalid|unknown) argument",
-        "BadArguments",
-        "Engine.BadArgs",
-        "argparse (vLLM, SGLang), click (TensorRT-LLM), llama.cpp",
-    ),
-    _row(
-        r"greater than the derived max_model_len|trust_remote_code=True|must be divisible by (the )?tensor parallel",
-        "BadArguments",
-        "Engine.BadArgs",
-        "vLLM, transformers",
-    ),
-    _row(
-        r"unknown engine argument|EngineArgs.__init__\(\) got an unexpected keyword argument",
-        "BadArguments",
-        "Engine.BadArgs",
-        "Ray Serve LLM, which gives vLLM its arguments by keyword",
-    ),
-    _row(
-        r"CUDA out of memory|HIP out of memory|OutOfMemoryError|available KV cache memory"
-        r"|No available memory for the cache blocks|Free memory on device",
-        "GPUOutOfMemory",
-        "Engine.OutOfMemory",
-        "PyTorch, vLLM",
-    ),
-    _row(r"429 Client Error|Too Many Requests", "RateLimited", "Model.DownloadStalled", "huggingface_hub"),
-    _row(
-        rf"{_LINE}(?=.*(?:huggingface|hf\.co|s3\.|LocalEntryNotFoundError))"
-        r".*(?:name resolution|Name or service not known|no such host)",
-        "DNSFailure",
-        "Model.DownloadStalled",
-        "requests, httpx: the model's host cannot be looked up",
-    ),
-    _row(
-        rf"{_LINE}(?=.*(?:huggingface|hf\.co|s3\.)).*(?:timed out|ReadTimeout|ConnectTimeout)"
-        r"|LocalEntryNotFoundError|couldn't connect to '?https://huggingface\.co",
-        "Timeout",
-        "Model.DownloadStalled",
-        "requests, httpx, huggingface_hub: the model's host does not answer",
-    ),
-)
-"""For ``terminated.message`` of a container: the end of its log if the pod's termination message policy says so."""
 
 
 def first_meaning(text: str, table: Sequence[MessagePattern]) -> tuple[MessagePattern, str] | None:
@@ -359,6 +363,12 @@ def _unquoted(text: str) -> str:
         return text
 
 
+def without_prefix(line: str) -> str:
+    """Returns a line of a log without process, level, time and place."""
+    start = _PREFIX.match(line)
+    return line[start.end() :] if start else line
+
+
 def line_of(text: str, position: int = -1) -> str:
     """Returns the line around `position` (-1: the last non-empty one), redacted, cut, and without a full stop."""
     if position < 0:
@@ -367,7 +377,7 @@ def line_of(text: str, position: int = -1) -> str:
         start = text.rfind("\n", 0, position) + 1
         end = text.find("\n", position)
         line = text[start : end if end >= 0 else len(text)]
-    line = sanitized(_logged(line)).strip()
+    line = sanitized(_logged(without_prefix(line))).strip()
     if line.endswith(".") and not line.endswith(".."):
         line = line[:-1]
     if len(line) <= EXCERPT:

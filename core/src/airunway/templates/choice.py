@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from airunway.resource import ObjectKey, Resource, dig, digest, is_integer, key_of, text_at
+from airunway.api import names
+from airunway.resource import ObjectKey, Resource, dig, digest, is_integer, key_of, labels_of, text_at
 
 KIND, CLUSTER_KIND = "ModelTemplate", "ClusterModelTemplate"
 
@@ -193,10 +194,12 @@ _BY_PRECISION = {precision: place for place, group in enumerate(PRECISIONS) for 
 
 
 def _rank(template: Resource) -> tuple[int, ...]:
+    """An administrator's template comes before one that a scan made out of what an image says of itself."""
     found, tier = template.get("spec"), dig(template, "status", "hardware", "tier")
     spec = found if isinstance(found, dict) else {}
     optimized, metric, precision = spec.get("optimized"), spec.get("metric"), spec.get("precision")
     return (
+        1 if labels_of(template).get(names.MODEL_SOURCE) else 0,
         0 if optimized is True else 2 if optimized is False else 1,
         -tier if is_integer(tier) else 0,
         _BY_METRIC.get(metric, len(METRICS)) if isinstance(metric, str) else len(METRICS),
@@ -232,9 +235,9 @@ def _by_model(request: Request, found: Sequence[tuple[Resource, str]], *, unusab
     if not best:
         return _none(request, candidates)
     if len(best) > 1:
-        names = ", ".join(each.label for each in candidates[: min(len(best), 8)])
+        listed = ", ".join(each.label for each in candidates[: min(len(best), 8)])
         text = (
-            f"{len(best)} templates of {request.model} are equally good: {names}. Name one in spec.templateRef.name, "
+            f"{len(best)} templates of {request.model} are equally good: {listed}. Name one in spec.templateRef.name, "
             "or a metric or precision that only one of them has"
         )
         return Choice(reason="TemplateSelectionAmbiguous", message=text, candidates=candidates)

@@ -11,9 +11,10 @@ from typing import Any
 
 import orjson
 
-from airunway.artifacts.claims import artifact_name
+from airunway.artifacts.claims import bucket_name
 from airunway.artifacts.deployments import CacheRequest, request_for, request_of
 from airunway.configs.resolution import EffectiveConfig, Problem
+from airunway.references import is_path
 from airunway.resource import (
     Resource,
     canonical_json,
@@ -24,6 +25,7 @@ from airunway.resource import (
     is_deleting,
     key_of,
     list_at,
+    text_at,
 )
 from airunway.templates.expansion import expand
 from airunway.templates.limits import excess_of
@@ -109,7 +111,8 @@ def sources_of(template: Resource) -> tuple[Resource, ...]:
         return tuple(named)
     if found := _listed(template.get("status")):
         return tuple({key: value for key, value in each.items() if key != "size"} for each in found)
-    return ({"uri": f"hf://{dig(template, 'spec', 'modelName', default='')}"},)
+    name = text_at(template, "spec", "modelName")
+    return ({"uri": name if is_path(name) else f"hf://{name}"},)
 
 
 def _listed(part: object) -> list[Resource]:
@@ -128,11 +131,15 @@ def model_of(template: Resource, source: Resource) -> tuple[Resource, str]:
     unusable = ""
     model: Resource = {"id": name}
     cache: Resource = {"mode": "Shared", **({"size": size} if size else {})}
-    if uri.startswith("hf://"):
+    if is_path(uri):
+        if warm:
+            unusable = "spec.modelName: a path has no repository to keep warm: disable caching, or name modelSources"
+    elif uri.startswith("hf://"):
         if uri != f"hf://{name}":
             model = {"id": uri.removeprefix("hf://"), "servedName": name}
     elif warm:
-        cache["artifactName"] = artifact_name(uri, namespace)
+        config = text_at(template, "spec", "runtimeConfigName")
+        cache["artifactName"] = bucket_name(uri, namespace, config=config)
     else:
         instead = "enable caching, or make" if namespace else "make"
         unusable = (

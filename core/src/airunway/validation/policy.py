@@ -30,6 +30,7 @@ import yaml
 from airunway.api.bounds import MAX_CAUSES
 from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.json_path import JsonPath, entries
+from airunway.references import is_image
 from airunway.resource import Resource, dig
 from airunway.schema import Violation
 from airunway.validation.uses import DIMENSIONS, Use, covers, fits, uses_of, uses_of_config
@@ -101,7 +102,13 @@ class Grants(_Lists):
         return _allowed(self.engines, name)
 
     def allows_image(self, image: str) -> bool:
-        """Compares the image as written, and with its full name (``vllm/vllm`` is ``docker.io/vllm/vllm``)."""
+        """Compares the image as written, and with its full name (``vllm/vllm`` is ``docker.io/vllm/vllm``). A pattern
+        allows nothing that is no reference: ``docker.io/vllm/../evil/x`` begins as it should and is something else.
+        """
+        if self.images is None:
+            return True
+        if not is_image(image):
+            return False
         return _allowed(self.images, image) or _allowed(self.images, _full_name(image))
 
     def allows_gpu_type(self, name: str) -> bool:

@@ -14,6 +14,7 @@ from airunway.view.deployment import (
     event_time,
     outcome_of,
 )
+from airunway.view.fleet import FleetView, fleet_view
 from airunway.view.pods import ContainerRow, EndingRow, Health, PodRow, container_names, pod_row, role_of
 from airunway.view.tree import TreeNode
 
@@ -22,6 +23,7 @@ __all__ = [
     "DeploymentSnapshot",
     "DeploymentView",
     "EndingRow",
+    "FleetView",
     "Health",
     "PodRow",
     "TimelineEntry",
@@ -31,6 +33,7 @@ __all__ = [
     "container_names",
     "deployment_view",
     "event_time",
+    "fleet_view",
     "outcome_of",
     "pod_row",
     "role_of",

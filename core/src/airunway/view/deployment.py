@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.api import names
-from airunway.api.names import provider_of_finalizer
+from airunway.api.names import foreign_finalizers, provider_of_finalizer
 from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, is_integer, list_at, uid_of
 from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
-from airunway.status.evidence import parse_moment
+from airunway.status.evidence import own_words, parse_moment
 from airunway.status.reasons import CODES
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import TEMPLATE_READY, effective_model
@@ -195,7 +195,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
     else:
         timeline = timeline_of(deployment, rows, _about(snapshot, snapshot.events, rows))
     unseen = [each for each in (pods, timeline) if isinstance(each, Unseen)]
-    phase, reason, message = _verdict(deployment)
+    phase, reason, message = verdict_of(deployment)
     warnings = dig(status, "warnings")
     return DeploymentView(
         namespace=word(dig(deployment, "metadata", "namespace")),
@@ -204,7 +204,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         reason=reason,
         message=message,
         health=PHASES.get(phase, Health.PROGRESS),
-        since=_since(deployment),
+        since=since_of(deployment),
         current=_is_current(deployment) or is_deleting(deployment),
         model=word(effective_model(deployment)),
         template=_template(deployment),
@@ -234,8 +234,7 @@ def cause_of(deployment: Resource) -> CauseView | None:
     name, object_, message = word(cause.get("code")), line(cause.get("object")), line(cause.get("message"))
     code = CODES.get(name)
     remedy = code.remedy_for(object_) if code is not None else ""
-    # The message has the evidence, the remedy and the link, in this order (status/rootcause.py).
-    evidence = message.partition(f" {remedy} See ")[0] if remedy else message
+    evidence = message.removesuffix(f" {remedy}") if remedy else message  # as status/rootcause.py joins them
     return CauseView(
         code=name,
         object=object_,
@@ -259,13 +258,17 @@ def outcome_of(deployment: Resource) -> Outcome:
     return Outcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
 
 
-def _verdict(deployment: Resource) -> tuple[str, str, str]:
+def verdict_of(deployment: Resource) -> tuple[str, str, str]:
     """Phase, reason and message. That a deployment is being deleted is known before its provider reports it."""
     status = dig(deployment, "status", default={})
     phase = word(dig(status, "phase")) or "Unknown"
-    if phase == "Terminating" or not is_deleting(deployment):
-        return phase, word(dig(status, "reason")), line(dig(status, "message"))
     held = finalizers_of(deployment)
+    others = foreign_finalizers(held)
+    if not is_deleting(deployment) or (phase == "Terminating" and not (others and others == held)):
+        return phase, word(dig(status, "reason")), line(dig(status, "message"))
+    if others and others == held:
+        text = f"AI Runway has released it; it stays until these finalizers are removed: {', '.join(held)}. If the "
+        return "Terminating", "Terminating", line(f"{text}programs that set them are gone for good: kubectl edit")
     text = "it is being deleted"
     if held:
         text += f" and waits until these finalizers are removed: {', '.join(held)}"
@@ -277,7 +280,7 @@ def _verdict(deployment: Resource) -> tuple[str, str, str]:
     return "Terminating", "Terminating", line(text)
 
 
-def _since(deployment: Resource) -> datetime | None:
+def since_of(deployment: Resource) -> datetime | None:
     if is_deleting(deployment):
         return parse_moment(dig(deployment, "metadata", "deletionTimestamp"))
     return parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime"))
@@ -406,7 +409,7 @@ def _of_events(events: Iterable[Resource]) -> Iterator[TimelineEntry]:
             source="event",
             object=f"{word(dig(event, 'involvedObject', 'kind'))}/{word(dig(event, 'involvedObject', 'name'))}",
             reason=word(event.get("reason")),
-            message=line(event.get("message")),
+            message=line(own_words(event.get("message"))),
             count=count if isinstance(count, int) and count > 0 else 1,
             warning=event.get("type") == "Warning",
         )

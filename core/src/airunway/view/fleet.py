@@ -10,6 +10,7 @@ from airunway.redaction import printable
 from airunway.resource import Resource, dig, parse_time
 from airunway.templates.expansion import effective_model
 from airunway.view.base import View
+from airunway.view.deployment import cause_of, since_of, verdict_of
 from airunway.view.pods import PHASES, Health
 
 _LONGEST = 253
@@ -39,6 +40,12 @@ class FleetRow(View):
     """Provider in use; empty before one is chosen."""
     replicas: str
     """Ready and wanted replicas, such as ``1/2``; empty before they are known."""
+    why: str
+    """What was observed, of a deployment that is not all right."""
+    remedy: str
+    """What to do about it, if a root cause is known."""
+    since: datetime | None
+    """Since when it is so; None of a deployment that is all right, and where it is not known."""
     created: datetime | None
     """When it was created."""
 
@@ -107,7 +114,7 @@ def fleet_view(deployments: Iterable[Resource], wanted: FleetFilter = _EVERYTHIN
     """Returns the rows and groups of ModelDeployments; total over any JSON objects."""
     every = [_row(deployment) for deployment in deployments]
     rows = every if wanted is _EVERYTHING else [row for row in every if wanted.keeps(row)]
-    rows.sort(key=lambda row: (_PLACES[row.health], row.namespace, row.name))
+    rows.sort(key=lambda row: (_PLACES[row.health], row.phase != "Failed", row.namespace, row.name))
     return FleetView(rows=tuple(rows), groups=tuple(_groups(rows)), total=len(every))
 
 
@@ -118,18 +125,25 @@ def _row(deployment: Resource) -> FleetRow:
     status = deployment.get("status")
     if not isinstance(status, dict):
         status = {}
-    phase = _word(status.get("phase")) or "Unknown"
+    phase, reason, message = verdict_of(deployment)
+    health = PHASES.get(phase, Health.PROGRESS)
+    cause = cause_of(deployment) if health is not Health.OK and phase != "Terminating" else None
+    why = ": ".join(filter(None, (cause.object, cause.evidence))) if cause is not None else message
+    since = since_of(deployment) if health is not Health.OK else None
     return FleetRow(
         namespace=_word(dig(deployment, "metadata", "namespace")),
         name=_word(dig(deployment, "metadata", "name")),
         phase=phase,
-        reason=_word(status.get("reason")),
+        reason=reason,
         cause=_word(dig(status, "rootCause", "code")),
-        health=PHASES.get(phase, Health.PROGRESS),
+        health=health,
         model=_word(effective_model(deployment)),
         engine=_word(dig(status, "engine", "type")),
         provider=_word(dig(status, "provider", "name")),
         replicas=_word(dig(status, "replicas", "summary")),
+        why=why if health is not Health.OK else "",
+        remedy=cause.remedy if cause is not None else "",
+        since=(cause.since if cause is not None else None) or since,
         created=parse_time(dig(deployment, "metadata", "creationTimestamp")),
     )
 

@@ -38,6 +38,7 @@ from airunway.sdk import (
     release_in,
     replicas_of,
     sizing,
+    token_secret,
     version_in,
     weights_of,
 )
@@ -283,10 +284,15 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         template["spec"]["securityContext"].setdefault("fsGroup", _GROUP)
     configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones must not get one
     main = template["spec"]["containers"][0]
-    env, shared = main.get("env"), overridden(deployment, "sharedMemory") if part.serves else None
+    env, sources, shared = main.get("env"), main.get("envFrom"), None
+    if part.serves:
+        shared = overridden(deployment, "sharedMemory")
     sidecar = {"image": part.launch.image, "args": [*_SIDECAR_ARGS]} if part.serves and routed_by_pool(context) else {}
     matched = context.has(Feature.SIDECAR_VOLUMES)
-    beside_env = environment(deployment, context, part.launch, own_volumes=False) if sidecar and matched else env
+    if sidecar and matched:
+        beside_env = environment(deployment, context, part.launch, own_volumes=False, token=False)
+    else:
+        beside_env = env
     alike = filled(
         multinode={"nodeCount": part.nodes} if part.nodes > 1 else None,
         eppConfig=_picker_config(split=is_disaggregated(deployment), listed=listed) if configured else None,
@@ -299,7 +305,14 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
             security, (_, mounts) = main.get("securityContext"), cache_mounts(context)
             if matched and deployment.spec.security_context.read_only_root_filesystem:
                 mounts = [*mounts, *(mount for mount in main["volumeMounts"] if mount["mountPath"] == _SCRATCH)]
-            beside = filled(name=_SIDECAR, **sidecar, env=beside_env, securityContext=security, volumeMounts=mounts)
+            beside = filled(
+                name=_SIDECAR,
+                **sidecar,
+                env=beside_env,
+                envFrom=sources,
+                securityContext=security,
+                volumeMounts=mounts,
+            )
             template["spec"]["containers"].append(beside)
         # Written explicitly if the operator cannot read it from the image's tag.
         unread = context.has(Feature.RUNTIME_VERSION) and not is_release(part.launch.image)
@@ -314,18 +327,20 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         )
     # v1alpha1 has no pod template to which the runtime could add its labels.
     template["metadata"]["labels"] |= labels.whose(name, provider="dynamo")
-    rest = {key: value for key, value in main.items() if key not in ("name", "env", "resources")}
+    rest = {key: value for key, value in main.items() if key not in ("name", "env", "envFrom", "resources")}
     pod = {key: value for key, value in template["spec"].items() if key != "containers"}
+    secret = token_secret(deployment, context)
     return alike | filled(
         componentType=type_,
         subComponentType=part.type if part.type != type_ and context.has(Feature.SUB_TYPES) else None,
         dynamoNamespace=f"{deployment.metadata.namespace}-{name}" if context.has(Feature.DYNAMO_NAMESPACE) else None,
         envs=env,
+        envFromSecret=secret,
         resources=_resources(part.size),
         sharedMemory={"size": str(shared)} if shared else None,
         extraPodMetadata=template["metadata"],
         extraPodSpec={**pod, "mainContainer": rest},
-        frontendSidecar=filled(**sidecar, envs=beside_env) if sidecar else None,
+        frontendSidecar=filled(**sidecar, envs=beside_env, envFromSecret=secret) if sidecar else None,
     )
 
 

@@ -24,14 +24,10 @@ from airunway.sdk import (
     too_long,
     unsupported_engine,
 )
-from airunway_kaito.manifest import MANIFEST, PRESET_NAME, Feature, reserved_labels
-from airunway_kaito.objects import launch_of
-from airunway_kaito.plan import NODES_OF, Plan, plan_of
+from airunway_kaito.manifest import MANIFEST, PRESET_NAME, WORKSPACE, Feature, reserved_labels
+from airunway_kaito.objects import CHANGE_OF_KIND, launch_of
+from airunway_kaito.plan import LONGEST_NAME, NODES_OF, SET_SUFFIX, Plan, is_a_set, may_be_a_set, plan_of
 from airunway_kaito.settings import Settings
-
-_LONGEST = 52
-"""Maximum length of a StatefulSet's name; its pods are refused beyond. A Workspace's StatefulSet has the Workspace's
-name, which is six characters longer in an InferenceSet."""
 
 _CHOOSABLE = (
     "kubernetes.io/arch",
@@ -47,7 +43,8 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     if fundamental := tuple(_fundamental(deployment, context)):
         return Compatibility(blockers=fundamental)
     plan = plan_of(deployment, context)
-    blockers, warnings = [*_blockers(deployment, context, plan)], [*role_fields(deployment)]
+    blockers = [*_blockers(deployment, context, plan)]
+    warnings = [*role_fields(deployment), *_scaling_warnings(deployment, context)]
     if plan.preset:
         # For templates, launch_of reports like_a_flag itself.
         name = tuple(like_a_flag(deployment.spec.model.id or "")) or _not_a_preset(deployment)
@@ -101,7 +98,7 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
 
 def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Iterator[Finding]:
     spec, replicas, gpus = deployment.spec, deployment.spec.scaling.replicas, deployment.spec.resources.gpu.count
-    limit = _LONGEST - (len("-abcde") if plan.several else 0)
+    limit = LONGEST_NAME - (len(SET_SUFFIX) if plan.several else 0)
     if found := too_long(deployment.metadata.name, limit=limit, what="KAITO's StatefulSet"):
         yield found
     if plan.several:
@@ -110,6 +107,8 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         some = "serves exactly one replica: its Service reaches the first pod only"
         text = some if replicas else "cannot be scaled to zero; set spec.suspend to stop the model"
         known = "the cluster does not serve InferenceSet v1beta1 (KAITO 0.11), which would make more of them"
+        if context.settings.inference_set == "WhenScaled":
+            known = "the provider setting inferenceSet is Never; with Auto, an InferenceSet makes any number of them"
         yield blocker("spec.scaling.replicas", f"replicas is {replicas}, but a KAITO Workspace {text}; {known}")
     if context.engine == "vllm" and not gpus:
         yield blocker("spec.resources.gpu.count", "vLLM engine requires GPU (set resources.gpu.count > 0)")
@@ -128,6 +127,13 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         yield blocker("spec.provider.overrides", text)
     yield from _override_blockers(deployment, plan)
     yield from _node_blockers(deployment, context.settings, plan)
+
+
+def _scaling_warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    """What a change of the number of replicas would do to a Workspace that runs."""
+    if context.live_kind == WORKSPACE.key and not is_a_set(deployment, context) and may_be_a_set(deployment, context):
+        text = f"the deployment runs as a KAITO Workspace, which has one replica: with another number {CHANGE_OF_KIND}"
+        yield Finding(path="spec.scaling.replicas", reason="ScalingInterrupts", message=text)
 
 
 def _set_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from airunway.sdk import (
     HARDENED,
     Context,
+    Interruption,
     Launch,
     ModelDeployment,
     Resource,
@@ -17,6 +18,7 @@ from airunway.sdk import (
     launch,
     model_pod,
     served_name_of,
+    token_secret,
     workloads,
     yaml_json,
 )
@@ -26,6 +28,13 @@ from airunway_kaito.settings import Settings
 
 SERVICE_PORT = 80
 """Port of the Service: KAITO creates it for a Workspace, we create it for an InferenceSet; it has the same name."""
+
+CHANGE_OF_KIND = (
+    "no model is served until an InferenceSet has loaded it in the Workspace's place, and from then on it scales in "
+    "place. To avoid the outage, create a second deployment with that number and another name, send the requests there "
+    "once it is Running, and delete this one"
+)
+"""What a change of the kind means, and the way around."""
 
 _OVERRIDES_AT = {
     "resource.labelSelector": "spec.labelSelector",
@@ -54,8 +63,7 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         # Without the second annotation KAITO runs a benchmark after every start and reports a failed one as not ready.
         # An InferenceSet copies it to its Workspaces; set only there, the InferenceSet would wait for results forever.
         written["metadata"]["annotations"] = {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"}
-        shared = context.runtime.token.name if context.runtime.token is not None else None
-        options = filled(modelAccessSecret=spec.secrets.hugging_face_token or shared)
+        options = filled(modelAccessSecret=token_secret(deployment, context))
         preset = filled(name=spec.model.id, presetOptions=options)
         inference: Resource = {"preset": preset, "config": configs[0]["metadata"]["name"]}
     else:
@@ -66,9 +74,10 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         partition={"mode": "accelerator", "count": plan.partition} if plan.partition else None,
     )
     selector = {"matchLabels": plan.match_labels}
+    interrupts = {"kind": Interruption(value=written["kind"], message=CHANGE_OF_KIND if plan.several else "")}
     if not plan.several:
         written |= {"resource": {**resource, "labelSelector": selector}, "inference": inference}
-        return Translation(objects=(written, *configs))
+        return Translation(objects=(written, *configs), interrupts=interrupts)
     written["spec"] = {
         "replicas": spec.scaling.replicas,
         "labelSelector": selector,
@@ -76,7 +85,7 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
     }
     service = workloads.service(deployment, port=SERVICE_PORT, target=PORT)
     service["spec"]["selector"] = serving_pods(deployment.metadata.name)
-    return Translation(objects=(written, *configs, service), overrides_at=_OVERRIDES_AT)
+    return Translation(objects=(written, *configs, service), overrides_at=_OVERRIDES_AT, interrupts=interrupts)
 
 
 def serving_pods(inference_set: str) -> dict[str, str]:

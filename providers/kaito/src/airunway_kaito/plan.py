@@ -4,8 +4,8 @@ A preset is KAITO's own recipe for a model: it chooses image, command and GPUs. 
 preset is used if the deployment leaves image and arguments to KAITO. Any field that changes what the container runs or
 where, and that a preset cannot express, makes it a template (README.md has the table).
 
-Several replicas need an InferenceSet. An existing InferenceSet stays one at any number of replicas, because a change to
-a Workspace would stop it first.
+Several replicas need an InferenceSet. A change from one kind to the other stops the model first, so what exists keeps
+its kind for as long as that can run it, and a new deployment starts as what can be scaled.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.sdk import DEFAULT_GPU_TYPE, IPV6, Context, ModelDeployment, digest, labels, overridden
-from airunway_kaito.manifest import INFERENCE_SET, Feature
+from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE, Feature
 from airunway_kaito.settings import Settings
 
 PORT = 5000
 """Port on which every container must listen: the Service that KAITO creates always sends port 80 there."""
 
-PRESET_TOKEN = "HF_TOKEN"
-"""The key of a preset's Secret (``modelAccessSecret``) from which KAITO reads the token."""
-
 NODES_OF = f"{labels.GROUP}/nodes-of"
 """Label of nodes that KAITO creates for one deployment. Deployments may not select by it: its value is predictable."""
+
+
+LONGEST_NAME = 52
+"""Maximum length of a StatefulSet's name; its pods are refused beyond. A Workspace's StatefulSet has the Workspace's
+name."""
+
+SET_SUFFIX = "-abcde"
+"""What KAITO appends to an InferenceSet's name for each Workspace, as an example."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +61,7 @@ class Plan:
 def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
     """The plan for a deployment."""
     settings, gpus = context.settings, deployment.spec.resources.gpu.count
-    made = context.served.get(INFERENCE_SET.key)
-    several = made is not None and (deployment.spec.scaling.replicas != 1 or context.live_kind == INFERENCE_SET.key)
+    made, several = context.served.get(INFERENCE_SET.key), is_a_set(deployment, context)
     features = (made if made is not None and several else context.upstream).transformer.features
     causes, llamacpp = tuple(_template_causes(deployment, context, features)), context.engine == "llamacpp"
     preset = not (causes or llamacpp)
@@ -79,6 +83,28 @@ def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
     )
 
 
+def is_a_set(deployment: ModelDeployment, context: Context[Settings]) -> bool:
+    """Whether the deployment is written as an InferenceSet."""
+    if INFERENCE_SET.key not in context.served:
+        return False
+    if context.live_kind == INFERENCE_SET.key or deployment.spec.scaling.replicas != 1:
+        return True
+    if context.live_kind == WORKSPACE.key:
+        return False
+    wish = context.settings.inference_set
+    return wish == "Always" or (wish == "Auto" and may_be_a_set(deployment, context))
+
+
+def may_be_a_set(deployment: ModelDeployment, context: Context[Settings]) -> bool:
+    """Whether an InferenceSet can run what a Workspace runs: its nodes, and a name for its pods."""
+    made = context.served.get(INFERENCE_SET.key)
+    if made is None:
+        return False
+    reaches = context.settings.provisions_nodes or Feature.EXISTING_NODES in made.transformer.features
+    fits = len(deployment.metadata.name) <= LONGEST_NAME - len(SET_SUFFIX)
+    return reaches and fits and not overridden(deployment, "resource", "preferredNodes")
+
+
 def _template_causes(
     deployment: ModelDeployment, context: Context[Settings], features: frozenset[str]
 ) -> Iterator[str]:
@@ -96,9 +122,9 @@ def _template_causes(
         ("spec.engine.enforceEager", spec.engine.enforce_eager),
         ("spec.env", spec.env),
         ("RuntimeConfig env", context.runtime.env),
-        # KAITO reads the key HF_TOKEN of a preset's Secret. A config's pull secrets are no cause: a preset's image is
-        # KAITO's, and they must not make templates of all presets in a namespace.
-        ("RuntimeConfig token", shared and not own and not (has_place and shared.key == PRESET_TOKEN)),
+        # A config's pull secrets are no cause: a preset's image is KAITO's, and they must not make templates of all
+        # presets in a namespace.
+        ("RuntimeConfig token", shared and not own and not has_place),
         ("spec.model.cache", context.cache is not None),
         ("spec.model.source", spec.model.source == "custom"),
         ("spec.model.storage.volumes", spec.model.storage.volumes),

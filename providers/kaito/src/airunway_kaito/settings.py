@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from airunway.sdk import NetworkSettings, setting
 
@@ -23,6 +24,11 @@ class Settings(NetworkSettings):
         (),
         "Other machines that a deployment may name (patterns with * and ?). "
         "Where none is configured and none is listed, it may name any.",
+    )
+    inference_set: Literal["Auto", "Always", "WhenScaled"] = setting(
+        "Auto",
+        "Whether a new deployment with one replica becomes an InferenceSet, which scales in place: Auto where KAITO's "
+        "release has its controller on by default (0.11) and can run it; WhenScaled where that controller is off.",
     )
     partition: bool = setting(
         False, "Whether presets are held to exactly gpu.count GPUs (needs KAITO's gate enableAccelerator)."

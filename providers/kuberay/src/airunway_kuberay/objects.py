@@ -17,11 +17,13 @@ from airunway.sdk import (
     container_security,
     dig,
     digest,
+    filled,
     labels,
     model_pod,
     overridden,
 )
 from airunway_kuberay.manifest import COUNTS_APART, HEAD_VOLUMES, PORT, reserved_labels
+from airunway_kuberay.scaling import SCALED_FROM, scaled_from
 from airunway_kuberay.serve import (
     engine_change,
     engine_settings,
@@ -59,10 +61,12 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
             for group, (size, replicas) in group_sizes(deployment).items()
         ],
     }
-    metadata: Resource = {"name": deployment.metadata.name}
-    if settings.initializing_timeout:
-        metadata["annotations"] = {"ray.io/initializing-timeout": settings.initializing_timeout}
     config = serve_config(deployment, context, version=version)
+    annotations = {
+        "ray.io/initializing-timeout": settings.initializing_timeout,
+        SCALED_FROM: scaled_from(context.live, config, now=context.now),
+    }
+    metadata: Resource = {"name": deployment.metadata.name, **filled(annotations=filled(**annotations))}
     spec: Resource = {"serveConfigV2": config, "rayClusterConfig": cluster}
     if is_stopped(deployment):
         spec["suspend"] = True

@@ -35,16 +35,15 @@ from airunway.sdk.conditions import (
     text,
     truth,
 )
-from airunway_kuberay.manifest import CLUSTER_FAULTS, DECODE, INVALID, PORT, PREFILL, REFUSED, WORKERS
+from airunway_kuberay.manifest import CLUSTER_FAULTS, INVALID, PORT, REFUSED
 from airunway_kuberay.objects import is_stopped
+from airunway_kuberay.scaling import TAKES, WHOLE, group_of, serving_before
 from airunway_kuberay.serve import group_sizes
 from airunway_kuberay.settings import Settings
 
 _SETTLES = timedelta(seconds=5)
 """KubeRay reports a change as observed up to two seconds before its effect is visible (fact 17); times are whole
 seconds."""
-_TAKES = timedelta(seconds=10)
-"""Time by which KubeRay has written a status for a change that Ray Serve accepted."""
 
 # One message for each stage that a user can check, not for each step of a start.
 _STARTS = "the Ray cluster starts"
@@ -61,7 +60,8 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     serves, name = _serves(service), f"{deployment.metadata.name}-serve-svc"
     cluster = _cluster(service, observed, "active")
     wanted = _wanted(deployment, cluster)
-    ready = max(0, min(_workers(cluster), _serving(service, wanted))) if serves else 0
+    kept = serving_before(service, cluster, applied=observed.applied)
+    ready = max(0, min(_workers(cluster), _serving(service, wanted, kept))) if serves else 0
     return replace(
         next(_words(deployment, service, observed, context)),
         replicas=Replicas(desired=sum(wanted.values()), ready=ready, available=ready),
@@ -81,18 +81,13 @@ def _wanted(deployment: ModelDeployment, cluster: Resource) -> dict[str, int]:
     return wanted
 
 
-_WHOLE = ("HEALTHY", "UPSCALING", "DOWNSCALING")
-"""Statuses of a Ray deployment without a replica that is being replaced."""
-_PREFIXES = {"Prefill": PREFILL, "Decode": DECODE, "LLMServer": WORKERS, "LLMDeployment": WORKERS}
-"""Worker groups by name prefix of Ray's model deployments, in all releases of Ray."""
-
-
-def _serving(service: Resource, wanted: Mapping[str, int]) -> int:
+def _serving(service: Resource, wanted: Mapping[str, int], kept: Mapping[str, int]) -> int:
     """The maximum number of replicas that can serve, from the application status in the active cluster.
 
     A worker pod is ready as soon as Ray's proxy answers, even while its replica loads. During an in-place update Ray
     stops a fifth of a deployment's replicas at a time, and at least one, so an only replica is stopped first. While a
-    deployment scales up, at least one replica is missing.
+    deployment scales up, at least one replica is missing. `kept` are replicas that the newest change left alone
+    (`serving_before`).
     """
     found = dict(wanted)
     for app in _applications(service, "active").values():
@@ -103,8 +98,10 @@ def _serving(service: Resource, wanted: Mapping[str, int]) -> int:
         building = text(app, "status") == "DEPLOYING" and not parts
         replaced = set(found) if building else set()
         for name, part in parts.items():
-            group = next((group for prefix, group in _PREFIXES.items() if name.startswith(prefix)), "")
-            if group in found and text(part, "status") not in _WHOLE:
+            group = group_of(name)
+            if group in kept and group in found and text(part, "status") == "UPDATING":
+                found[group] = min(found[group], kept[group])
+            elif group in found and text(part, "status") not in WHOLE:
                 replaced.add(group)
             elif group in found and text(part, "status") == "UPSCALING":
                 found[group] = max(1, found[group] - 1)
@@ -139,7 +136,7 @@ def _words(
         yield _say("UpstreamFailed", text_, unrecoverable=message or reason)
     if invalid := _invalid(service, observed):
         yield _say("InvalidSpec", invalid, only_degrades=serves)
-    left = max(0.0, (observed.applied + _TAKES - context.now).total_seconds()) if observed.applied else 0.0
+    left = max(0.0, (observed.applied + TAKES - context.now).total_seconds()) if observed.applied else 0.0
     # Kubernetes may drop repeated events, so an older event can also apply to the newest change.
     older = not left and (serves or not _applications(service, "pending"))
     if refused := _refusal(service, observed, REFUSED, since=None if older else observed.applied):
@@ -176,9 +173,23 @@ def _words(
         yield _say("Ready", message)
     if reason == "ZeroServeEndpoints":
         yield _say("UpstreamFailed", message)
-    nothing = serves and not _serving(service, _wanted(deployment, cluster))
-    loads = _RELOADS if nothing else _LOADS if serves or text(cluster, "status", "state") == "ready" else _STARTS
-    yield _say("Progressing", details or loads)
+    yield _say("Progressing", details or _progress(deployment, service, cluster, observed))
+
+
+def _progress(deployment: ModelDeployment, service: Resource, cluster: Resource, observed: Observed) -> str:
+    """What is waited for if neither an application nor its cluster reports a fault."""
+    wanted, workers, serves = _wanted(deployment, cluster), _workers(cluster), _serves(service)
+    kept = serving_before(service, cluster, applied=observed.applied)
+    desired, before = sum(wanted.values()), sum(kept.values())
+    serving = min(workers, _serving(service, wanted, kept))
+    if serves and not serving:
+        return _RELOADS
+    if serves and kept and before != desired:
+        return f"the number of replicas changes from {before} to {desired}, and {serving} of them are serving"
+    if not (serves or text(cluster, "status", "state") == "ready"):
+        return _STARTS
+    # The cluster's state stays "ready" once its pods were.
+    return _LOADS if workers >= desired else f"{workers} of {desired} workers of the Ray cluster are ready"
 
 
 def _settles(service: Resource, observed: Observed, context: Context[Settings]) -> float:

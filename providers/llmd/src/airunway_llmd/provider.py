@@ -113,7 +113,7 @@ def _fundamental(
     deployment: ModelDeployment, context: Context[Settings], roles: tuple[serving.Servers, ...]
 ) -> Iterator[Finding]:
     """Blockers that make all other findings irrelevant."""
-    yield from unsupported_engine(deployment, context, MANIFEST.engines, who="llm-d")
+    yield from unsupported_engine(deployment, context, MANIFEST.engines, who="llm-d", only=True)
     yield from without_gpus(deployment, who="llm-d")
     if is_disaggregated(deployment) and deployment.spec.model.source == "custom":
         text = "an image with a model of its own cannot get a role: use mode aggregated, or a model id"

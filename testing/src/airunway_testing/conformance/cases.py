@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from airunway.api.modeldeployment import ModelDeploymentSpec
 from airunway.api.names import API_VERSION
-from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource
 from airunway.runtime.translate import TranslationResult, parsed, translate
@@ -172,7 +172,7 @@ SETTINGS: Mapping[str, SettingToggle] = {
         context={"runtime": RuntimeSettings(image_pull_secrets=("toggle-pull",))}
     ),
     "RuntimeConfig spec.secrets.huggingFaceToken": SettingToggle(
-        context={"runtime": RuntimeSettings(token=SecretKey(name="toggle-token", key="HF_TOKEN"))}
+        context={"runtime": RuntimeSettings(token="toggle-token")}
     ),
     CACHE: SettingToggle(
         context={"cache": ModelCache(claim="toggle-claim", sub_path="model", path=CACHED_FILE)},

@@ -30,7 +30,6 @@ from airunway.plugins.contract import (
     Gateway,
     ModelCache,
     RuntimeSettings,
-    SecretKey,
     Transformer,
     Upstream,
 )
@@ -48,7 +47,7 @@ GIVEN: Mapping[str, Mapping[str, Any]] = {
             env=({"name": "SHARED", "value": "1"}, {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s"}}}),
             labels={"example.org/team": "a"},
             image_pull_secrets=("pull",),
-            token=SecretKey(name="hub", key="HF_TOKEN"),
+            token="hub",
         )
     },
     "model cache": {"cache": ModelCache(claim="weights", sub_path="model", access_mode="ReadWriteMany")},

@@ -112,6 +112,9 @@ class SimulatedKaito:
             case passes.Annotate(annotations):
                 meta = {"uid": uid_of(workspace), "annotations": annotations}
                 await self._client.merge_patch(WORKSPACE, key, {"metadata": meta}, manager=names.MANAGER)
+            case passes.WriteBack(template):
+                patch = {"metadata": {"uid": uid_of(workspace)}, "inference": {"template": template}}
+                await self._client.merge_patch(WORKSPACE, key, patch, manager=names.MANAGER)
             case passes.WriteStatus(status):
                 patch = status_patch(workspace, status)
                 await self._client.merge_patch(WORKSPACE, key, patch, subresource="status", manager=names.MANAGER)

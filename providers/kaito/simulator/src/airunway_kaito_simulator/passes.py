@@ -53,6 +53,13 @@ class Annotate:
 
 
 @dataclass(frozen=True)
+class WriteBack:
+    """The pod template as KAITO's types write it. Every update of the object by KAITO has it in that form."""
+
+    template: Resource
+
+
+@dataclass(frozen=True)
 class WriteStatus:
     status: Resource
 
@@ -67,7 +74,7 @@ class PatchStatefulSet:
     patch: Resource
 
 
-Write: TypeAlias = SetFinalizers | Annotate | WriteStatus | Create | PatchStatefulSet
+Write: TypeAlias = SetFinalizers | Annotate | WriteBack | WriteStatus | Create | PatchStatefulSet
 
 
 class World(Protocol):
@@ -160,6 +167,8 @@ def _preparation(facts: Facts) -> Write | None:
     wanted = {names.HASH: digits, names.REVISION: str(revision["revision"])}
     if any(annotations_of(workspace).get(key) != value for key, value in wanted.items()):
         return Annotate(wanted)
+    if (template := workload.typed_template(workspace)) is not None:
+        return WriteBack(template)
     if not dig(workspace, "status", "targetNodeCount") and not _access_error(facts):
         return WriteStatus(with_target(workspace, workload.target_count(workspace)))
     return None

@@ -182,6 +182,8 @@ class RecordedWorld:
                 self._workspace["metadata"]["annotations"].update(annotations)
                 number = annotations[names.REVISION]
                 self.writes.append(("revision", (ordinal(annotations[names.HASH], self._hashes), number)))
+            case passes.WriteBack(template):
+                self._workspace["inference"]["template"] = copy_of(template)
             case passes.WriteStatus(status):
                 self._workspace["status"] = copy_of(status)
                 self.writes.append(("status", copy_of(status)))

@@ -17,7 +17,7 @@ from airunway.resource import ObjectKey, Resource, dig, format_time, key_of, uid
 from airunway_kaito_simulator import names, sets
 from airunway_kaito_simulator.admission import refusals_on_create
 from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, INFERENCE_SET, WORKSPACE
-from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteStatus
+from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteBack, WriteStatus
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
@@ -86,6 +86,10 @@ class SimulatedSets:
                 return await client.merge_patch(INFERENCE_SET, key, patch, manager=manager)
             case Annotate(annotations):
                 patch = {"metadata": {"uid": uid_of(inference_set), "annotations": annotations}}
+                return await client.merge_patch(INFERENCE_SET, key, patch, manager=manager)
+            case WriteBack(template):
+                inside = {"template": {"inference": {"template": template}}}
+                patch = {"metadata": {"uid": uid_of(inference_set)}, "spec": inside}
                 return await client.merge_patch(INFERENCE_SET, key, patch, manager=manager)
             case WriteStatus(status):
                 body = status_patch(inference_set, status)

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from airunway.resource import Resource, copy_of, format_time, key_of
 from airunway_kaito_simulator import names, sets
-from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteStatus
+from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteBack, WriteStatus
 from airunway_kaito_simulator.recordings import Recording, WriteRecord, ordinal
 from airunway_testing.simulators.replay import Replay
 
@@ -66,6 +66,8 @@ class RecordedSetWorld:
                 metadata["annotations"].update(annotations)
                 number = annotations[names.SET_REVISION]
                 self.writes.append(("revision", (ordinal(annotations[names.SET_HASH], self._hashes), number)))
+            case WriteBack(template):
+                self._set["spec"]["template"]["inference"]["template"] = copy_of(template)
             case WriteStatus(status):
                 self._set["status"] = copy_of(status)
                 self.writes.append(("status", copy_of(status)))

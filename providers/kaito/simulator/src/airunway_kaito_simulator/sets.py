@@ -22,9 +22,11 @@ from airunway.resource import (
     key_of,
     owner_reference,
 )
+from airunway.sdk.typed_pods import typed_pods
 from airunway_kaito_simulator import names
-from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteStatus
+from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteBack, WriteStatus
 from airunway_kaito_simulator.status import Conditions
+from airunway_kaito_simulator.workload import typed_template
 from airunway_testing.simulators.passes import Outcome
 
 
@@ -47,7 +49,7 @@ class DeleteWorkspace:
     workspace: Resource
 
 
-SetWrite: TypeAlias = SetFinalizers | Annotate | WriteStatus | Create | DeleteWorkspace
+SetWrite: TypeAlias = SetFinalizers | Annotate | WriteBack | WriteStatus | Create | DeleteWorkspace
 
 
 class SetWorld(Protocol):
@@ -127,7 +129,7 @@ def _upkeep(facts: SetFacts) -> Iterator[SetWrite]:
     finalizers = dig(inference_set, "metadata", "finalizers", default=[])
     if names.SET_FINALIZER not in finalizers:
         yield SetFinalizers([*finalizers, names.SET_FINALIZER])
-    digits = digest(inference_set.get("spec"))
+    digits = digest(typed_pods(inference_set.get("spec")))
     revision = next((r for r in facts.revisions if annotations_of(r).get(names.SET_HASH) == digits), None)
     if revision is None:
         revision = _revision(inference_set, facts.revisions, digits)
@@ -135,6 +137,8 @@ def _upkeep(facts: SetFacts) -> Iterator[SetWrite]:
     wanted = {names.SET_HASH: digits, names.SET_REVISION: str(revision["revision"])}
     if any(annotations_of(inference_set).get(key) != value for key, value in wanted.items()):
         yield Annotate(wanted)
+    if (template := typed_template(dig(inference_set, "spec", "template", default={}))) is not None:
+        yield WriteBack(template)
     surplus = len(facts.workspaces) - _wanted(inference_set)
     yield from (DeleteWorkspace(each) for each in _leaving(facts.workspaces, surplus))
     yield from (Create(workspace_of(inference_set)) for _ in range(-surplus))

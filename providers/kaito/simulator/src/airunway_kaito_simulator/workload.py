@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from airunway.resource import Resource, copy_of, dig, digest, key_of, labels_of, owner_reference
+from airunway.sdk.typed_pods import typed_pods
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.nodes import affinity_terms, gpus_per_node
 
@@ -22,7 +23,16 @@ _TOLERATIONS: list[Resource] = [
 
 def workspace_hash(workspace: Resource) -> str:
     """Digest of ``resource`` and ``inference``, whose changes create a new revision; labels do not."""
-    return digest({"resource": workspace.get("resource"), "inference": workspace.get("inference")})
+    return digest({"resource": workspace.get("resource"), "inference": typed_pods(workspace.get("inference"))})
+
+
+def typed_template(spec: Resource) -> Resource | None:
+    """The pod template of a Workspace, or of those of an InferenceSet, as KAITO's types write it; None if there is none
+    or it has that form already.
+    """
+    template: Resource | None = dig(spec, "inference", "template")
+    typed: Resource = typed_pods(template)
+    return typed if typed != template else None
 
 
 def is_preset(workspace: Resource) -> bool:

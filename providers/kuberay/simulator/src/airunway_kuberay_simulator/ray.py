@@ -37,8 +37,8 @@ class Sent:
     """When it was sent."""
     before: bool = False
     """Whether the cluster had another configuration before."""
-    anew: bool = True
-    """Whether all earlier replicas are replaced."""
+    changed: frozenset[str] = frozenset()
+    """The deployments that differ from before, if only in their number: Ray (2.56) reports UPDATING for all of them."""
     parts: Mapping[str, serve.Part] = field(default_factory=dict)
     """The resulting deployments."""
 
@@ -47,8 +47,8 @@ def send(config: str, clock: float, before: Sent | None) -> Sent:
     """The state of a cluster after a configuration was sent to it."""
     old = before.parts if before is not None else {}
     parts = serve.deployed(config, old)
-    kept = any(set(part.replicas) & set(old[name].replicas) for name, part in parts.items() if name in old)
-    return Sent(config=config, clock=clock, before=before is not None, anew=not kept, parts=parts)
+    changed = frozenset(name for name, part in parts.items() if part != old.get(name))
+    return Sent(config=config, clock=clock, before=before is not None, changed=changed, parts=parts)
 
 
 def demand(cluster: Resource, config: str, applications: Mapping[str, Resource] | None = None) -> dict[str, int]:
@@ -95,7 +95,6 @@ def answer(sent: Sent | None, pods: Sequence[Resource], *, word: str, clock: flo
     if sent is None:
         return Serve(applications={})
     running = _application(sent, "RUNNING", "HEALTHY")
-    changes = "UPDATING" if sent.anew else "UPSCALING"
     age = clock - sent.clock
     if sent.before and age < POLL / 2:
         return Serve(applications={_APPLICATION: running})  # a new configuration is not visible at once (fact 17)
@@ -103,12 +102,12 @@ def answer(sent: Sent | None, pods: Sequence[Resource], *, word: str, clock: flo
         said = f"A replica failed to start with exception. Retrying 2 more time(s). Error:\n{words}"
         return Serve(applications={_APPLICATION: _application(sent, "DEPLOYING", "UPDATING", said)})
     if sent.before and age < POLL:
-        return Serve(applications={_APPLICATION: _application(sent, "DEPLOYING", changes)})
+        return Serve(applications={_APPLICATION: _application(sent, "DEPLOYING", "UPDATING")})
     if state in ("DEPLOY_FAILED", "UNHEALTHY"):
         return Serve(applications={_APPLICATION: {**_application(sent, state, state), "message": words}})
     there = sum(is_true(pod, "Ready") and not is_deleting(pod) for pod in _workers(pods))
     if state == "never" or there < sum(_replicas(sent.config).values()):
-        return Serve(applications={_APPLICATION: _application(sent, "DEPLOYING", changes)})
+        return Serve(applications={_APPLICATION: _application(sent, "DEPLOYING", "UPDATING")})
     return Serve(applications={_APPLICATION: running})
 
 
@@ -122,5 +121,6 @@ def _application(sent: Sent, state: str, deployment: str, message: str = "") -> 
     for name in sent.parts:
         model = name.startswith(("LLMServer", "LLMDeployment", "Prefill", "Decode"))
         said = {"message": message} if model and message else {}
-        made[name] = {"status": deployment if model else "HEALTHY", **said}
+        touched = model and (name in sent.changed or deployment != "UPDATING")
+        made[name] = {"status": deployment if touched else "HEALTHY", **said}
     return {"status": state, "serveDeploymentStatuses": made}

@@ -1,0 +1,40 @@
+"""How images and models are named: what a container runtime, and what a hub, can have. Pure.
+
+``ghcr.io/acme/vllm:0.23`` is an image and ``docker.io/vllm/../evil/x:1`` is none; ``org/model`` is a model of a hub and
+``/data/model`` is a path. The validation rules, the policy and the catalogue share these definitions, so that a name
+never passes one of them as something else than it is for the next.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_PORT = "(:[0-9]{1,5})?"
+# A first part with an upper-case letter is a registry, too: no repository has one.
+_NAME = rf"{_LABEL}(\.{_LABEL})+|localhost|[a-z0-9-]*[A-Z][A-Za-z0-9-]*"
+_HOST = rf"(({_NAME}){_PORT}|{_LABEL}:[0-9]{{1,5}}|\[[0-9A-Fa-f:.]{{2,45}}\]{_PORT})"
+_PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+
+IMAGE_PATTERN = (
+    rf"^({_HOST}/)?{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?"
+    "(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$"
+)
+"""What is a reference to an image, as container runtimes read it; for CEL, too."""
+
+_ID_PART = "[A-Za-z0-9_][A-Za-z0-9._@:+-]*"
+
+MODEL_PATTERN = rf"^({_ID_PART}(/{_ID_PART})*/?|/[^[:cntrl:]]*)$"
+"""A model of a hub, with the file or folder that is meant, or an absolute path; for CEL."""
+
+_IMAGE = re.compile(IMAGE_PATTERN)
+
+
+def is_image(text: str) -> bool:
+    """Whether a text is a reference to an image; with ``..``, a blank or an upper-case repository it is none."""
+    return _IMAGE.fullmatch(text) is not None
+
+
+def is_path(model: str) -> bool:
+    """Whether the id of a model is a path in the engine's container: no hub has it, and nothing is fetched for it."""
+    return model.startswith(("/", "./", "../")) or model in (".", "..")
