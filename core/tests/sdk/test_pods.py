@@ -154,8 +154,9 @@ def test_a_container_without_sources_has_the_token_alone(plain: MakeDeployment) 
     """For upstreams whose resources have a list of variables and no ``envFrom``."""
     deployment = parse_deployment(plain(secrets={"huggingFaceToken": "mine"}))
     reference = {"secretKeyRef": {"name": "mine", "key": "HF_TOKEN"}}
-    assert environment(deployment, CONTEXT) == [{"name": "HF_TOKEN", "valueFrom": reference}]
-    assert environment(deployment, CONTEXT, token=False) == []
+    home = [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "model"}]
+    assert environment(deployment, CONTEXT) == [*home, {"name": "HF_TOKEN", "valueFrom": reference}]
+    assert environment(deployment, CONTEXT, token=False) == home
 
 
 def test_a_reserved_key_is_exact_and_a_reserved_prefix_covers_more(
