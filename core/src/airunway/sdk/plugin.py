@@ -81,8 +81,10 @@ def setting(default: Any, doc: str, *, kept: bool = False) -> Any:
     return field(default=default, metadata=metadata)
 
 
-IPV4, IPV6 = "IPv4", "IPv6"
-"""Families of addresses, as Kubernetes writes them."""
+IPV4 = "IPv4"
+"""A family of addresses, as Kubernetes writes it."""
+IPV6 = "IPv6"
+"""The other family of addresses."""
 
 
 @dataclass(frozen=True, kw_only=True)
