@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -19,6 +20,25 @@ def _read(folder: Path, program: str) -> dict[str, str]:
         [sys.executable, str(reader), str(folder), program], stdout=subprocess.PIPE, text=True, check=True
     )
     return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+BUILT_IN = {"dynamo.vllm": ("vllm", "vllm.engine"), "dynamo.sglang": ("sglang", "sglang")}
+"""Package and program whose options a program reads as well, in the release that its own package pins."""
+
+
+def _whole(folder: Path, program: str) -> dict[str, str]:
+    """The options of a program with those of the engine that is built into it."""
+    found = _read(folder, program)
+    if program not in BUILT_IN:
+        return found
+    package, engine = BUILT_IN[program]
+    (metadata,) = folder.glob("*.dist-info/METADATA")
+    pin = re.search(
+        rf"^Requires-Dist: {package}(\[.*?\])?==(\S+?);", metadata.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    if pin is None:
+        raise SystemExit(f"{folder} pins no release of {package}")
+    return {**_read(folder.with_name(f"{package}-{pin[2]}"), engine), **found}
 
 
 def _releases(path: Path) -> dict[str, dict[str, str]]:
@@ -67,7 +87,7 @@ def main(arguments: Iterable[str]) -> None:
         release = folder.rpartition("-")[2]
         for program in (name for name in PROGRAMS if name.partition(".")[0] == package):
             path = RECORDED / f"{program}.json"
-            _write(path, {**_releases(path), release: _read(Path(folder), program)})
+            _write(path, {**_releases(path), release: _whole(Path(folder), program)})
             sys.stderr.write(f"{program} {release}\n")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -220,14 +221,46 @@ class _Platform(_Anything):
     device_type = device_name = "cuda"
 
 
-def _vllm() -> argparse.ArgumentParser:
+def _vllm_parser() -> argparse.ArgumentParser:
     importlib.import_module("vllm.platforms").current_platform = _Platform()  # type: ignore[attr-defined]
     parser = _first("vllm.utils.argparse_utils:FlexibleArgumentParser", "vllm.utils:FlexibleArgumentParser")
-    make = _first(
-        "vllm.entrypoints.openai.cli_args:make_arg_parser", "vllm.entrypoints.common.cli_args:make_arg_parser"
-    )
-    made: argparse.ArgumentParser = make(parser())
+    made: argparse.ArgumentParser = parser()
     return made
+
+
+def _of_server(name: str) -> Any:
+    """What the module with the options of ``vllm serve`` has under that name."""
+    return _first(*(f"vllm.entrypoints.{package}.cli_args:{name}" for package in ("openai", "common", "launchers")))
+
+
+def _vllm() -> argparse.ArgumentParser:
+    parser = _vllm_parser()
+    made: argparse.ArgumentParser = _of_server("make_arg_parser")(parser)
+    return made
+
+
+def _vllm_engine() -> argparse.ArgumentParser:
+    """The options of the engine alone, which other programs build in; ``vllm serve`` adds those of its server."""
+    parser = _vllm_parser()
+    made: argparse.ArgumentParser = _first("vllm.engine.arg_utils:AsyncEngineArgs").add_cli_args(parser)
+    return made
+
+
+def _keywords(*, server: bool) -> Callable[[], argparse.ArgumentParser]:
+    """The fields of vLLM's argument classes as options, for programs that fill the classes by name."""
+
+    def parser() -> argparse.ArgumentParser:
+        _vllm_parser()
+        classes = [_first("vllm.engine.arg_utils:AsyncEngineArgs"), *([_of_server("FrontendArgs")] if server else [])]
+        made = argparse.ArgumentParser(add_help=False)
+        for name, kind in {
+            field.name: str(field.type) for each in classes for field in dataclasses.fields(each)
+        }.items():
+            switch = argparse.BooleanOptionalAction if "bool" in kind else None
+            made.add_argument(f"--{name}", **({"action": switch} if switch else {}))  # type: ignore[arg-type]
+        return made
+
+    return parser
 
 
 def _sglang() -> argparse.ArgumentParser:
@@ -285,8 +318,8 @@ def _worker(engine: str, *further: str) -> Program:
     )
 
 
-PROGRAMS = {
-    "vllm": Program(
+def _of_vllm(parser: Callable[[], argparse.ArgumentParser]) -> Program:
+    return Program(
         package="vllm",
         real=(
             "vllm.engine.arg_utils",
@@ -297,6 +330,7 @@ PROGRAMS = {
             "vllm.logging_utils",
             "vllm.entrypoints.openai.cli_args",
             "vllm.entrypoints.common.cli_args",
+            "vllm.entrypoints.launchers.cli_args",
             "vllm.entrypoints.constants",
             "vllm.entrypoints.openai.constants",
             "vllm.entrypoints.serve.utils",
@@ -305,9 +339,17 @@ PROGRAMS = {
             "vllm.utils.argparse_utils",
             "vllm.entrypoints.openai.cli_args",
             "vllm.entrypoints.common.cli_args",
+            "vllm.entrypoints.launchers.cli_args",
         ),
-        parser=_vllm,
-    ),
+        parser=parser,
+    )
+
+
+PROGRAMS = {
+    "vllm": _of_vllm(_vllm),
+    "vllm.engine": _of_vllm(_vllm_engine),
+    "ray": _of_vllm(_keywords(server=True)),
+    "ray.engine": _of_vllm(_keywords(server=False)),
     "sglang": Program(
         package="sglang",
         real=(

@@ -77,9 +77,16 @@ def _misfit(value: object, wanted: str, path: str) -> Violation:
 
 
 def _remedy(value: object, wanted: str) -> str:
-    """Returns a hint for common YAML mistakes: 4096 and true are not texts, "4096" and "true" are."""
+    """Returns a hint for common YAML mistakes: 4096, true and maps are no texts, "4096", "true" and JSON are."""
     if wanted == "string" and isinstance(value, bool | int | float):
         return ": put it in quotes"
+    if wanted == "string" and isinstance(value, dict | list):
+        text = json.dumps(value, default=str)
+        return (
+            f": write it as JSON text, in quotes: '{text}'"
+            if len(text) <= 120
+            else ": write it as JSON text, in quotes"
+        )
     written = {"integer": _INTEGER, "boolean": _BOOLEAN}.get(wanted)
     return ": write it without quotes" if written and isinstance(value, str) and written.match(value) else ""
 

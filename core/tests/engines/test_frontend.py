@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airunway.api.modeldeployment import parse_deployment
-from airunway.engines.options import option_warnings, whole_option
+from airunway.engines.arguments import options_in
+from airunway.engines.options import option_remarks, whole_option
 from airunway.engines.tables import SGLANG_FRONTEND, VLLM_FRONTEND, flag_table
 
 RECORDED = Path(__file__).parents[3] / "providers" / "kuberay" / "tests" / "ray" / "vllm"
@@ -32,9 +32,9 @@ def test_what_protects_is_not_among_the_harmless() -> None:
 def test_sglang_s_flags_are_options_of_its_parser() -> None:
     names = SGLANG_FRONTEND.protecting | SGLANG_FRONTEND.others
     words = [word for name in sorted(names) for word in (f"--{name}", "1")]
-    spec = {"model": {"id": "o/m"}, "engine": {"extraArgs": words}}
-    deployment = parse_deployment({"metadata": {"name": "a"}, "spec": spec})
-    unknown = [found for found in option_warnings(deployment, "sglang", None) if "has --" in found.message]
+    unknown = [
+        found for found in option_remarks(options_in(words), "sglang", None).warnings if "has --" in found.message
+    ]
     assert unknown == []
     assert not SGLANG_FRONTEND.protecting & SGLANG_FRONTEND.others
     assert not names & flag_table("sglang").reserved

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.engines.arguments import engine_arguments
 from airunway.engines.options import (
     PROGRAMS,
+    OptionRemarks,
     _options,
     _record,
-    option_warnings,
+    kinds_of,
+    option_remarks,
     program_of,
     release_of,
     unknown_options,
@@ -23,10 +26,17 @@ from airunway.engines.tables import FLAG_TABLES
 RELEASE = (0, 23, 0)
 
 
-def said(*extra: str, program: str = "vllm", release: tuple[int, ...] | None = RELEASE, **args: str) -> dict[str, str]:
+def remarks(
+    *extra: str, program: str = "vllm", release: tuple[int, ...] | None = RELEASE, **args: str
+) -> OptionRemarks:
     engine: dict[str, Any] = {"extraArgs": list(extra), "args": {key.replace("_", "-"): v for key, v in args.items()}}
     deployment = parse_deployment({"metadata": {"name": "a"}, "spec": {"model": {"id": "org/m"}, "engine": engine}})
-    return {remark.path: remark.message for remark in option_warnings(deployment, program, release)}
+    return option_remarks(engine_arguments(deployment, engine="vllm").options, program, release)
+
+
+def said(*extra: str, program: str = "vllm", release: tuple[int, ...] | None = RELEASE, **args: str) -> dict[str, str]:
+    found = remarks(*extra, program=program, release=release, **args)
+    return {remark.path: remark.message for remark in (*found.errors, *found.warnings)}
 
 
 def test_what_the_parser_knows_is_not_remarked_on() -> None:
@@ -36,9 +46,20 @@ def test_what_the_parser_knows_is_not_remarked_on() -> None:
 
 
 def test_an_unknown_option_is_named_with_the_nearest_one() -> None:
+    text = "vLLM 0.23.0 has no --max-model-length; did you mean --max-model-len"
+    assert said("--max-model-length=8") == {"spec.engine.extraArgs[0]": text}
     assert said(max_model_length="8") == {
-        "spec.engine.args[max-model-length]": "vLLM 0.23.0 has no --max-model-length; did you mean --max-model-len"
+        "spec.engine.args[max-model-length]": f"{text}; remove it, or move it to engine.extraArgs if the image is a "
+        "build of your own that has it"
     }
+
+
+def test_only_what_the_very_release_lacks_is_an_error() -> None:
+    """An image may be a build of the user's own, and a release that is not recorded may have more options."""
+    assert remarks(nosuchthing="1").errors
+    assert not remarks("--nosuchthing=1").errors
+    assert not remarks(nosuchthing="1", release=(0, 24, 0)).errors
+    assert not remarks(nosuchthing="1", release=None).errors
 
 
 def test_a_removed_one_and_one_that_comes_later_are_told_by_release() -> None:
@@ -77,12 +98,49 @@ def test_without_a_release_only_what_none_has_is_remarked_on() -> None:
     assert text.startswith("no release of vLLM that is recorded (0.8.5 to ")
 
 
-def test_a_dynamo_worker_hands_on_what_it_does_not_know() -> None:
+def test_a_dynamo_worker_has_the_engine_s_options_and_its_own() -> None:
     assert said("--max-num-seqs=4", "--is-prefill-worker", program="dynamo.vllm", release=(0, 7, 1)) == {}
-    (text,) = said("--root-path=/x", program="dynamo.vllm", release=(1, 6, 1)).values()
-    assert text.startswith("Dynamo's vLLM worker 1.6.1 has no --root-path"), "it is of a server that the worker lacks"
     (text,) = said("--max-model-length=4", program="dynamo.vllm", release=(1, 6, 1)).values()
     assert text == "Dynamo's vLLM worker 1.6.1 has no --max-model-length; did you mean --max-model-len"
+
+
+@pytest.mark.parametrize("program", ["dynamo.vllm", "ray.engine"])
+@pytest.mark.parametrize("release", [None, (1, 6, 1)])
+@pytest.mark.parametrize("option", ["lora-modules", "response-role", "tool-parser-plugin", "headless-x", "grpc"])
+def test_options_of_the_http_server_are_errors_for_a_program_without_it(
+    program: str, release: tuple[int, ...] | None, option: str
+) -> None:
+    found = remarks(f"--{option}", "x", program=program, release=release)
+    if option == "headless-x":
+        assert not found.errors, "no program's at all: perhaps a build of the user's own has it"
+        return
+    (remark,) = found.errors
+    assert f"has no --{option}" in remark.message or f"has --{option}" in remark.message
+    assert "it is of vLLM's own HTTP server; remove it, or choose a provider that runs this server" in remark.message
+    assert not remarks(f"--{option}", "x", release=None).errors, "its own server has it"
+
+
+def test_options_of_engines_that_are_too_new_are_not_of_the_server() -> None:
+    """vLLM 0.33 has it, and no recorded Dynamo builds that release in."""
+    assert not remarks("--tool-strict-level=1", release=None).warnings
+    assert not remarks("--sleep-mode-backend=1", program="dynamo.vllm", release=None).errors
+
+
+@pytest.mark.parametrize(
+    ("args", "argv"),
+    [
+        ({"enforce-eager": "true"}, ("--enforce-eager",)),
+        ({"enforce-eager": "False"}, ("--no-enforce-eager",)),
+        ({"aggregate-engine-logging": "false"}, ()),
+        ({"served-model-name": "true"}, ("--served-model-name=true",)),
+        ({"no-such-thing": "true"}, ("--no-such-thing=true",)),
+    ],
+)
+def test_a_flag_without_value_may_be_true_or_false(args: dict[str, str], argv: tuple[str, ...]) -> None:
+    spec = {"model": {"id": "org/m"}, "engine": {"args": args}}
+    deployment = parse_deployment({"metadata": {"name": "a"}, "spec": spec})
+    found = engine_arguments(deployment, engine="vllm", kinds=lambda option: kinds_of("vllm", RELEASE, option))
+    assert found.argv == argv
 
 
 def test_programs_and_releases_by_command_and_image() -> None:
@@ -128,7 +186,7 @@ def test_every_program_is_recorded() -> None:
             "vllm",
             "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.1",
             {"api-key": "x"},
-            ["Dynamo's vLLM worker 1.3.1 has no"],
+            ["Dynamo's vLLM worker 1.3.1 has no --api-key: it is of vLLM's own HTTP server"],
         ),
         ("vllm", "", {"max-model-length": "8"}, ["that is recorded (0.8.5 to 0.33.0) has --max-model-length"]),
         ("vllm", "", {"api-key": "x", "num-scheduler-steps": "4", "endpoint": "a.b.c"}, []),
@@ -160,7 +218,7 @@ def _reading(deployment: ModelDeployment, program: str) -> float:
     _options.cache_clear()
     begun = time.perf_counter()
     whole_option(program, "max-model-len")
-    assert not list(option_warnings(deployment, program, RELEASE))
+    assert option_remarks(engine_arguments(deployment, engine="vllm").options, program, RELEASE) == OptionRemarks()
     return time.perf_counter() - begun
 
 

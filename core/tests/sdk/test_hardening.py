@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from airunway.runtime.translate import check_overrides
 from airunway.sdk import (
     HARDENED,
     Context,
+    RuntimeSettings,
     Transformer,
     Upstream,
     launch,
@@ -44,11 +46,13 @@ def context(*features: str, group: Upstream | None = None) -> Context[Any]:
 
 @pytest.fixture
 def pod(plain: MakeDeployment) -> Callable[..., Resource]:
-    def make(*features: str, calls_api: bool = False, **fields: Any) -> Resource:
+    def make(
+        *features: str, calls_api: bool = False, runtime: RuntimeSettings | None = None, **fields: Any
+    ) -> Resource:
         model = parse_deployment(plain(**fields))
         found = model_pod(
             model,
-            context(*features),
+            replace(context(*features), runtime=runtime or RuntimeSettings()),
             launch(model, "vllm", port=8000, image="vllm/vllm-openai:v0.23.0"),
             calls_api=calls_api,
         )
@@ -145,11 +149,30 @@ def test_a_volume_of_the_deployments_own_is_the_place_to_write(pod: Callable[...
     ]
 
 
-def test_another_user_than_the_images_has_a_home_and_a_name(pod: Callable[..., Resource]) -> None:
-    assert variables(pod(securityContext={"runAsUser": 1001})) == {"HOME": "/tmp", "USER": "model"}
+HOME = {"HOME": "/tmp", "USER": "model"}
+
+
+@pytest.mark.parametrize("asked", [{}, {"runAsUser": 1001}, {"runAsNonRoot": True}])
+def test_every_engine_has_a_home_that_any_user_can_write_to(
+    pod: Callable[..., Resource], asked: dict[str, object]
+) -> None:
+    """Also where the cluster assigns the user, which no field of the deployment says."""
+    assert variables(pod(securityContext=asked)) == HOME
     own = [{"name": "HOME", "value": "/data"}]
-    assert variables(pod(securityContext={"runAsUser": 1001}, env=own)) == {"HOME": "/data", "USER": "model"}
-    assert variables(pod(securityContext={"runAsNonRoot": True})) == {}
+    assert variables(pod(securityContext=asked, env=own)) == {**HOME, "HOME": "/data"}
+    runtime = RuntimeSettings(env=({"name": "HOME", "value": "/config"},))
+    assert variables(pod(securityContext=asked, runtime=runtime)) == {**HOME, "HOME": "/config"}
+
+
+def test_a_home_that_the_user_mounts_or_a_model_image_has_stays(pod: Callable[..., Resource]) -> None:
+    volume = {"name": "hub", "claimName": "hub", "mountPath": "/root/.cache/huggingface"}
+    storage = {"id": "o/m", "storage": {"volumes": [volume]}}
+    assert variables(pod(model=storage)) == {}
+    assert variables(pod(model=storage, securityContext={"runAsUser": 1001})) == HOME, "it cannot read /root"
+    assert variables(pod(model={"source": "custom"}, image="team/model")) == {}
+    assert (
+        variables(pod(model={"source": "custom"}, image="team/model", securityContext={"runAsNonRoot": True})) == HOME
+    )
 
 
 def test_m6_containers_of_a_pod_share_no_processes() -> None:

@@ -60,7 +60,9 @@ def container(template: Resource) -> Resource:
 
 
 def variables(template: Resource) -> dict[str, Any]:
-    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(template).get("env", [])}
+    """The variables of the container, but for its home and user name, which every engine gets."""
+    found = {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(template).get("env", [])}
+    return {name: value for name, value in found.items() if name not in ("HOME", "USER")}
 
 
 def test_a_plain_pod_has_one_container_and_nothing_empty(pod: Callable[..., Resource]) -> None:
@@ -72,7 +74,7 @@ def test_a_plain_pod_has_one_container_and_nothing_empty(pod: Callable[..., Reso
     assert (one["name"], one["image"], one["command"]) == ("model", "vllm/vllm-openai:v0.23.0", ["vllm", "serve"])
     assert one["ports"] == [{"name": "http", "containerPort": 8000}]
     assert one["resources"] == {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
-    assert "env" not in one
+    assert one["env"] == [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "model"}]
     assert "livenessProbe" not in one
     assert one["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
@@ -152,8 +154,9 @@ def test_a_container_without_sources_has_the_token_alone(plain: MakeDeployment) 
     """For upstreams whose resources have a list of variables and no ``envFrom``."""
     deployment = parse_deployment(plain(secrets={"huggingFaceToken": "mine"}))
     reference = {"secretKeyRef": {"name": "mine", "key": "HF_TOKEN"}}
-    assert environment(deployment, CONTEXT) == [{"name": "HF_TOKEN", "valueFrom": reference}]
-    assert environment(deployment, CONTEXT, token=False) == []
+    home = [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "model"}]
+    assert environment(deployment, CONTEXT) == [*home, {"name": "HF_TOKEN", "valueFrom": reference}]
+    assert environment(deployment, CONTEXT, token=False) == home
 
 
 def test_a_reserved_key_is_exact_and_a_reserved_prefix_covers_more(
@@ -359,3 +362,37 @@ def test_a_pod_spec_outside_of_a_template_is_found_once() -> None:
 def test_a_pod_inside_of_a_template_is_found_once() -> None:
     obj = {"spec": {"template": {"spec": {"containers": [{"name": "main"}]}}}}
     assert list(pod_specs(obj)) == [obj["spec"]["template"]["spec"]]
+
+
+# ---- a model that is named by a path
+
+
+def path_warnings(model_id: str, *mounts: str, **engine: object) -> list[str]:
+    volumes = [{"name": f"v{i}", "claimName": "c", "mountPath": mount} for i, mount in enumerate(mounts)]
+    spec = {"model": {"id": model_id, "storage": {"volumes": volumes}}, "engine": engine}
+    deployment = parse_deployment({"metadata": {"name": "m", "namespace": "n"}, "spec": spec})
+    return [f"{each.path}: {each.message}" for each in pod_findings(deployment)]
+
+
+@pytest.mark.parametrize(
+    ("model_id", "mounts"),
+    [("/data/m", ("/data",)), ("/data/m", ("/w", "/data/m/")), ("/data//m/f.gguf", ("/data/m",)), ("owner/model", ())],
+)
+def test_a_path_below_a_volume_gets_no_warning(model_id: str, mounts: tuple[str, ...]) -> None:
+    assert path_warnings(model_id, *mounts) == []
+
+
+@pytest.mark.parametrize(
+    ("model_id", "mounts", "parent"), [("/data/m", (), "/data"), ("/data/m", ("/dat", "/data/m/x"), "/data")]
+)
+def test_a_path_that_no_volume_covers_is_named(model_id: str, mounts: tuple[str, ...], parent: str) -> None:
+    (text,) = path_warnings(model_id, *mounts)
+    assert text == (
+        f"spec.model.id: no volume is mounted at {model_id} or above it, so that the image itself must have it: add a "
+        f"volume to spec.model.storage.volumes with mountPath {parent}"
+    )
+
+
+def test_a_gguf_url_that_is_a_path_is_named_by_its_argument() -> None:
+    (text,) = path_warnings("o/m", args={"ggufUrl": "file:///w/f.gguf"})
+    assert text.startswith("spec.engine.args[ggufUrl]: no volume is mounted at /w/f.gguf")

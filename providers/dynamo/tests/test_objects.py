@@ -48,7 +48,9 @@ def secret_of(part: Resource) -> str:
 
 
 def env_of(part: Resource) -> dict[str, Any]:
-    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in part["main"].get("env", [])}
+    """The variables of a component, but for its home and user name, which every one gets."""
+    found = {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in part["main"].get("env", [])}
+    return {name: value for name, value in found.items() if name not in ("HOME", "USER")}
 
 
 @pytest.mark.parametrize("written", NAMES)

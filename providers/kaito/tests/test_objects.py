@@ -15,6 +15,7 @@ from airunway_kaito.manifest import INFERENCE_SET, TRANSFORMERS, WORKSPACE
 from airunway_kaito.objects import desired
 
 TOKEN = {"huggingFaceToken": "hf-token"}
+HOME = [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "model"}]
 DROPPED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -119,6 +120,7 @@ def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
             "--tensor-parallel-size=2",
             "--quantization=awq",
         ],
+        "env": HOME,
         "envFrom": [{"secretRef": {"name": "hf-token"}}],
         "ports": [{"name": "http", "containerPort": 5000}],
         "resources": {
@@ -195,6 +197,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
                         "--address=:5000",
                     ],
                     "ports": [{"name": "http", "containerPort": 5000}],
+                    "env": HOME,
                     "resources": {"requests": {"cpu": "8", "memory": "16Gi"}, "limits": {"memory": "16Gi"}},
                     "startupProbe": {"tcpSocket": {"port": 5000}, "periodSeconds": 10, "failureThreshold": 180},
                     "securityContext": DROPPED,
@@ -284,11 +287,13 @@ def test_environment_from_the_weakest_to_the_strongest(vllm: Any, context: Any) 
         {"name": "A", "value": "runtime"},
         {"name": "B", "value": "mine"},
         field,
+        *HOME,
     ]
     shared = RuntimeSettings(env=({"name": "HF_TOKEN", "value": "everybody's"},))
-    assert "env" not in container(vllm(secrets=TOKEN), context(runtime=shared)), "it would hide that of the Secret"
+    found = container(vllm(secrets=TOKEN), context(runtime=shared))["env"]
+    assert found == HOME, "it would hide that of the Secret"
     own = vllm(env=[{"name": "HF_TOKEN", "value": "x"}], secrets=TOKEN)
-    assert container(own, context())["env"] == [{"name": "HF_TOKEN", "value": "x"}]
+    assert container(own, context())["env"] == [{"name": "HF_TOKEN", "value": "x"}, *HOME]
     assert [w.path for w in can_handle(own, context()).warnings] == ["spec.secrets.huggingFaceToken"]
 
 
@@ -312,6 +317,7 @@ def test_volumes_are_mounted_and_caches_are_used(vllm: Any, context: Any) -> Non
         {"name": "data", "mountPath": "/data"},
     ]
     assert found["env"] == [
+        *HOME,
         {"name": "HF_HOME", "value": "/model-cache"},
         {"name": "VLLM_CACHE_ROOT", "value": "/compilation-cache"},
     ]

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import socket
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -256,6 +256,7 @@ def _provider_part(
 
     values = _settings_of(chosen, among, given)
     if chosen.host is not None:
+        values = {**_of_the_cluster(chosen.host, os.environ), **values}
         chosen.host.settings(values)  # invalid settings stop the start
     settings = ProviderSettings(
         values=values, verify_unknown_schemas=given.unknown_schema == "Verify", namespaces=namespaces
@@ -268,6 +269,16 @@ def _provider_part(
         return ProviderApplication(client=caches.client, host=host, instance=instance, settings=settings, caches=caches)
 
     return make
+
+
+def _of_the_cluster(host: ProviderHost, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Settings that the process reads from its pod: the family of the cluster's addresses.
+
+    The kubelet gives every pod the address of the API server's Service, which has the family that pods have first.
+    """
+    if "ip_family" not in {field.name for field in fields(host.manifest.settings)}:
+        return {}
+    return {"ipFamily": "IPv6" if ":" in environment.get("KUBERNETES_SERVICE_HOST", "") else "IPv4"}
 
 
 def _settings_of(chosen: Chosen, among: Sequence[Chosen], given: ProviderOptions) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -19,12 +19,43 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 """The length is limited because arguments may become keys of a YAML document, which allows 1,024 characters."""
 
 
+_NAMED = re.compile(r"--?[A-Za-z]")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Remark:
     """A message about one field of the deployment; providers convert it into a finding."""
 
     path: str
     message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option that a user sets, as it reaches the program."""
+
+    path: str
+    """The field that sets it."""
+    name: str
+    """With its leading dashes."""
+    given: bool
+    """Whether it has a value."""
+    is_truth: bool = False
+    """Whether that value is true or false."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instead:
+    """What a program has in place of an option of the engine's own server."""
+
+    option: str = ""
+    """The program's option for it, without dashes; empty: none, and the engine's own option is left out."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The program's names for values that it calls otherwise."""
+    keeps: bool = False
+    """Whether the engine's own option is passed as well."""
+    refusal: str = ""
+    """Why the option cannot be honoured, and what to do; empty: it can, or nothing depends on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +67,8 @@ class EngineArguments:
     """Arguments that must not be passed on; `argv` is unusable if there are any."""
     warnings: tuple[Remark, ...] = ()
     """Settings that have no effect with this engine."""
+    options: tuple[Option, ...] = ()
+    """The user's options among them, which the program may not know."""
     tensor_parallel: int = 1
     """The number of GPUs over which these arguments split tensors."""
 
@@ -57,6 +90,9 @@ def engine_arguments(
     gpus: int = 0,
     stages: int = 1,
     consumed: Collection[str] = (),
+    instead: Mapping[str, Instead] | None = None,
+    whole: Callable[[str], str] = str,
+    kinds: Callable[[str], frozenset[str]] | None = None,
 ) -> EngineArguments:
     """The arguments for ``spec.engine``: derived flags in fixed order, ``args`` by key, then ``extraArgs``.
 
@@ -90,24 +126,121 @@ def engine_arguments(
         elif path:
             warnings.append(Remark(path=path, message=f"{path} gives way to {winner}, which sets the same flag"))
 
+    options: list[Option] = []
     for key, value in args.items():
         path = f"spec.engine.args[{key}]"
+        problem = _refusal(table, f"--{key}", value) or _flag_as_value(table, key, value)
         if not _KEY.fullmatch(key):
             rule = "it must start with a letter or digit, contain only those, '.', '-' and '_', and have at most 128"
-            errors.append(Remark(path=path, message=f"invalid engine arg key {key[:128]!r}: {rule}"))
-        elif error := _refusal(table, f"--{key}") or _flag_as_value(table, key, value):
-            errors.append(Remark(path=path, message=error))
-        argv += _words(f"--{key}", value, joined=table.joined)
-    for i, flag in _flags(settings.extra_args):
-        if error := _refusal(table, flag):
+            problem = f"invalid engine arg key {key[:128]!r}: {rule}"
+        if problem:
+            errors.append(Remark(path=path, message=problem))
+        for name, text in _carried(path, key, value, _of(instead, key, whole), given, errors):
+            flag, text = _switched(f"--{name}", text, kinds) if kinds is not None else (f"--{name}", text)
+            if flag:
+                argv += _words(flag, text, joined=table.joined)
+            if flag and not problem:
+                truth = text.lower() in _TRUTHS
+                options.append(Option(path=path, name=flag, given=bool(text), is_truth=truth))
+    words = settings.extra_args
+    for i, flag in _flags(words):
+        if error := _refusal(table, flag, value_after(words, i)):
             errors.append(Remark(path=f"spec.engine.extraArgs[{i}]", message=error))
-    argv += settings.extra_args
+    words = _carried_words(words, lambda name: _of(instead, name, whole), given, errors, joined=table.joined)
+    argv += words
     return EngineArguments(
         argv=tuple(argv),
         errors=tuple(errors),
         warnings=tuple(warnings),
+        options=(*options, *options_in(words)),
         tensor_parallel=_tensor_parallel(table, argv),
     )
+
+
+def _carried(
+    path: str,
+    name: str,
+    value: str,
+    found: Instead | None,
+    given: Mapping[str, str],
+    errors: list[Remark],
+) -> list[tuple[str, str]]:
+    """The options, with their values, by which a program is told what the engine's own option says."""
+    if found is None:
+        return [(name, value)]
+    if found.refusal:
+        errors.append(Remark(path=path, message=found.refusal))
+        return []
+    own = [(name, value)] if found.keeps else []
+    # The program's own option wins if the user sets both.
+    if not found.option or found.option in given:
+        return own
+    return [*own, (found.option, found.values.get(value, value))]
+
+
+def _of(instead: Mapping[str, Instead] | None, name: str, whole: Callable[[str], str]) -> Instead | None:
+    """What the program has for an option, by its name or the beginning of it."""
+    return (instead.get(plain(name)) or instead.get(whole(plain(name)))) if instead else None
+
+
+def _carried_words(
+    words: Sequence[str],
+    instead: Callable[[str], Instead | None],
+    given: Mapping[str, str],
+    errors: list[Remark],
+    *,
+    joined: bool,
+) -> list[str]:
+    """``extraArgs`` with the program's options in place of those of the engine's own server."""
+    made: list[str] = []
+    i = 0
+    while i < len(words):
+        name, equals, value = words[i].partition("=")
+        found = instead(name) if is_flag(words[i]) else None
+        if found is None:
+            made.append(words[i])
+            i += 1
+            continue
+        follows = "" if equals else value_after(words, i)
+        for option, text in _carried(
+            f"spec.engine.extraArgs[{i}]", plain(name), value or follows, found, given, errors
+        ):
+            made += _words(f"--{option}", text, joined=joined)
+        i += 2 if follows else 1
+    return made
+
+
+def value_after(words: Sequence[str], position: int) -> str:
+    """The value of the flag at that position: after its ``=``, else the next word if that is no flag."""
+    _, equals, value = words[position].partition("=")
+    if equals:
+        return value
+    following = words[position + 1] if position + 1 < len(words) else ""
+    return "" if is_flag(following) else following
+
+
+_TRUTHS = ("true", "false")
+
+
+def _switched(flag: str, value: str, kinds: Callable[[str], frozenset[str]]) -> tuple[str, str]:
+    """A flag that takes no value, with ``true`` or ``false`` as value: the flag alone, its opposite, or nothing."""
+    if value.lower() not in _TRUTHS or not (found := kinds(flag)) or not found <= {"flag", "switch"}:
+        return flag, value
+    if value.lower() == "true":
+        return flag, ""
+    opposite = f"--no-{flag.lstrip('-')}"
+    if found == {"flag"}:
+        return "", ""
+    return (opposite, "") if kinds(opposite) else (flag, value)
+
+
+def options_in(words: Sequence[str]) -> Iterator[Option]:
+    """The options of ``extraArgs``."""
+    for i, flag in _flags(words):
+        if _NAMED.match(flag):
+            yield Option(
+                path=f"spec.engine.extraArgs[{i}]", name=flag, given=bool(value_after(words, i)) or "=" in words[i]
+            )
 
 
 def _flags(words: Sequence[str]) -> list[tuple[int, str]]:
@@ -174,18 +307,39 @@ def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
     return max(1, int(size)) if size.isascii() and size.isdigit() and len(size) < 8 else 1
 
 
-def _refusal(table: FlagTable, flag: str) -> str:
-    """Why the provider cannot pass on that flag, or an empty string."""
+def _refusal(table: FlagTable, flag: str, value: str) -> str:
+    """Why the provider cannot pass on that flag with that value, or an empty string."""
     name = plain(flag)
     for reserved in sorted(table.reserved):
-        # Abbreviations have two dashes; the engine itself refuses ambiguous ones.
-        shortened = table.prefixes and flag.startswith("--") and name != "" and reserved.startswith(name)
-        if name == reserved or shortened:
+        if _means(table, flag, reserved):
             return (
                 f"engine arg {name!r} sets {reserved!r}, which AI Runway sets itself so that Service, probes and model "
                 f"fit together; remove it"
             )
+    if _means(table, flag, HOST) and (value in ("", "localhost", "::1") or value.startswith("127.")):
+        return (
+            f"engine arg {name!r} must be an address at which probes and Service arrive, and {value!r} is none: write "
+            "'::' for IPv6 or '0.0.0.0' for IPv4, or remove it"
+        )
     return ""
+
+
+HOST = "host"
+"""The plain name of the flag for the address on which an engine listens."""
+
+
+def names_host(deployment: ModelDeployment, table: FlagTable) -> bool:
+    """Whether the user says on which address the engine listens."""
+    return any(_means(table, f"--{name}", HOST) for name in given_flags(deployment))
+
+
+def _means(table: FlagTable, flag: str, name: str) -> bool:
+    """Whether a flag is the one with that plain name, or an abbreviation of it.
+
+    Abbreviations have two dashes; the engine itself refuses ambiguous ones.
+    """
+    short = plain(flag)
+    return short == name or (table.prefixes and flag.startswith("--") and short != "" and name.startswith(short))
 
 
 def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
@@ -248,7 +402,14 @@ def keyword_arguments(words: Sequence[str], *, short: Mapping[str, str] | None =
         name = flag.lstrip("-").replace("-", "_")
         name = (short or {}).get(name, name)
         if not flag.startswith("-") or len(name) > _LONGEST or not name.isidentifier():
-            problems.append(f"{flag[:64]!r} cannot be set by name: write it as one flag with one value")
+            whole, dot, key = flag[:_LONGEST].lstrip("-").partition(".")
+            remedy = "write it as one flag with one value"
+            if dot and whole:
+                given_text = f'{{"{key}": ...}}' if "." not in key else "{...}"
+                remedy = f"write the whole of {whole} as JSON text: {whole}: '{given_text}'"
+            problems.append(f"{flag[:64]!r} cannot be set by name: {remedy}")
+            if not given and rest and not is_flag(rest[-1]) and dot:
+                rest.pop()
         elif given or (rest and not is_flag(rest[-1])):
             values[name] = _value(text if given else rest.pop())
         elif name.startswith("no_"):

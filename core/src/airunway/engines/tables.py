@@ -1,8 +1,9 @@
 """Tables of the flags of each engine, per program that runs it, and of the flags of its own HTTP server.
 
-vLLM's names of its HTTP server are the own fields of its class `FrontendArgs` in 0.7.2, 0.22.0 and 0.29.0, recorded by
-``tools/vllm_fields.py`` from the published wheels (inherited fields shape answers and are left out). SGLang's names are
-among the recorded options of its `ServerArgs`, up to 0.5.23.
+Which options a program has at all is recorded (`options.PROGRAMS`). Here is what is done with those of an engine's own
+HTTP server where another server takes the requests. vLLM's names are the own fields of its class `FrontendArgs` in
+0.7.2, 0.22.0 and 0.29.0, recorded by ``tools/vllm_fields.py`` from the published wheels. Inherited fields shape
+answers, and a program that lacks one refuses it. SGLang's names are among the recorded options of its `ServerArgs`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _TRTLLM = FlagTable(
     served_name="--served_model_name",
     trust_remote_code="--trust_remote_code",
     tensor_parallel="--tp_size",
-    reserved=frozenset({"host", "port"}),
+    reserved=frozenset({"port"}),
     synonyms={"--tp_size": ("--tensor_parallel_size",)},
     notes={**_BUILD_TIME, **_TRTLLM_NOTES},
     prefixes=False,
@@ -92,7 +93,7 @@ _TABLES = (
         tensor_parallel="--tensor-parallel-size",
         pipeline_parallel="--pipeline-parallel-size",
         reserved=frozenset(
-            {"host", "port", "uds", "model", "model-tag", "headless", "config"}
+            {"port", "uds", "model", "model-tag", "headless", "config"}
             | {"nnodes", "node-rank", "master-addr", "master-port"}
         ),
         synonyms={
@@ -114,7 +115,7 @@ _TABLES = (
         # --disable-prefill-cuda-graph). A test fails once a recorded release lacks it.
         enforce_eager="--disable-cuda-graph",
         tensor_parallel="--tp-size",
-        reserved=frozenset({"host", "port", "model", "model-path", "config", "nnodes", "node-rank", "dist-init-addr"}),
+        reserved=frozenset({"port", "model", "model-path", "config", "nnodes", "node-rank", "dist-init-addr"}),
         synonyms={"--tp-size": ("--tp", "--tensor-parallel-size")},
     ),
     _TRTLLM,
@@ -137,7 +138,7 @@ _TABLES = (
         served_name="--alias",
         context_length="--ctx-size",
         reserved=frozenset(
-            {"host", "port", "api-prefix", "model", "model-url", "hf-repo", "hf-file", "m", "mu", "hf", "hff"}
+            {"port", "api-prefix", "model", "model-url", "hf-repo", "hf-file", "m", "mu", "hf", "hff"}
             # Further spellings of -hf, and models of Docker's registry.
             | {"hfr", "dr", "docker-repo"}
         ),
@@ -207,7 +208,9 @@ VLLM_FRONTEND = Frontend(
         | {"ssl-ca-certs", "ssl-cert-reqs", "ssl-certfile", "ssl-ciphers", "ssl-keyfile"}
     ),
     others=frozenset(
-        {"allow-credentials", "allowed-headers", "allowed-methods", "allowed-origins", "root-path"}
+        {"allow-credentials", "allowed-headers", "allowed-methods", "allowed-origins", "root-path", "host"}
+        | {"enable-log-outputs", "enable-log-deltas", "max-log-len", "log-config-file", "enable-server-load-tracking"}
+        | {"api-server-count"}
         | {"disable-fastapi-docs", "enable-offline-docs", "enable-request-id-headers"}
         | {"disable-access-log-for-endpoints", "disable-uvicorn-access-log", "uvicorn-log-level"}
         | {"h11-max-header-count", "h11-max-incomplete-event-size", "sse-keep-alive-interval"}

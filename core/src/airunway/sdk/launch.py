@@ -16,13 +16,16 @@ from dataclasses import dataclass, field, replace
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.api.names import DEFAULT_GPU_TYPE
-from airunway.engines.arguments import engine_arguments, given_flags, literal
-from airunway.engines.options import option_warnings, program_of, release_of, whole_option
+from airunway.engines.arguments import Instead, engine_arguments, given_flags, literal, names_host
+from airunway.engines.options import PROGRAMS, kinds_of, option_remarks, program_of, release_of, whole_option
+from airunway.engines.tables import FRONTENDS, flag_table
 from airunway.engines.tasks import GENERATE, task_arguments, tasks_of
 from airunway.plugins.contract import Finding, ModelCache
+from airunway.references import is_path
 from airunway.resource import Resource
 from airunway.sdk.deployments import image_of, release_in
 from airunway.sdk.findings import blocker, gpus_of, ignored, is_nvidia, like_a_flag
+from airunway.sdk.plugin import IPV4, IPV6
 
 CONSUMED_ARGS = ("ggufUrl",)
 """Keys of ``spec.engine.args`` that name the model file and are no flags of llama.cpp."""
@@ -85,8 +88,12 @@ class _Program:
     command: tuple[str, ...] = ()
     model: str | None = None
     """Flag before the model; None if the model is a positional argument."""
-    host: tuple[str, ...] = ()
-    """Arguments that make it listen on all addresses."""
+    host: str = "--host"
+    """Flag for the address on which it listens; empty: it has none."""
+    everywhere: bool = False
+    """It listens on all IPv4 addresses without the flag."""
+    ipv4_only: str = ""
+    """Why it cannot listen on an IPv6 address; empty: it can."""
     port: str = "--port"
     address: str = ""
     """A format for host and port in one flag; replaces `host` and `port`."""
@@ -99,16 +106,16 @@ class _Program:
 
 
 _PROGRAMS: Mapping[tuple[str, str], _Program] = {
-    ("vllm", ""): _Program(command=("vllm", "serve")),
-    ("sglang", ""): _Program(
-        command=("python3", "-m", "sglang.launch_server"), model="--model-path", host=("--host=0.0.0.0",)
-    ),
+    ("vllm", ""): _Program(command=("vllm", "serve"), everywhere=True),
+    ("sglang", ""): _Program(command=("python3", "-m", "sglang.launch_server"), model="--model-path"),
     **{
-        ("trtllm", dialect): _Program(command=("trtllm-serve", "serve"), host=("--host=0.0.0.0",))
+        ("trtllm", dialect): _Program(
+            command=("trtllm-serve", "serve"), ipv4_only="trtllm-serve opens an IPv4 socket, whatever its host is"
+        )
         for dialect in ("", "1.0", "1.3")
     },
-    ("llamacpp", ""): _Program(host=("--host", "0.0.0.0"), health="", startup=(10, 180), gguf=True),
-    ("llamacpp", LOCALAI): _Program(address="--address=:{port}", health="", startup=(10, 180), gguf=True),
+    ("llamacpp", ""): _Program(health="", startup=(10, 180), gguf=True),
+    ("llamacpp", LOCALAI): _Program(host="", address="--address=:{port}", health="", startup=(10, 180), gguf=True),
 }
 """By engine and dialect. While llama.cpp loads, its health page returns an error, so its probes open the socket."""
 
@@ -126,7 +133,8 @@ def launch(
     member: Member | None = None,
     by_release: bool = False,
     release: tuple[int, ...] | None = None,
-    keywords: bool = False,
+    program: str = "",
+    ip_family: str = IPV4,
     cache: ModelCache | None = None,
 ) -> Launch:
     """How `engine` serves the deployment's model on `port`.
@@ -137,7 +145,8 @@ def launch(
     group that runs the model together, and `gpus` counts the GPUs of one member. With `by_release`, flags depend on the
     release in the image's tag (`FLAGS_BY_RELEASE`). `release` is the engine's release for checking options, for images
     whose tag has another meaning.
-    With `keywords` the engine gets keyword arguments instead of a command line: a switch may be true or false.
+    `program` is the one whose recorded options the engine's arguments must be among (`airunway.engines.options`;
+    default: the engine's own). `ip_family` is the family of the addresses at which probes and Service arrive.
     With `cache` (``context.cache``) the engine loads the weights from there, under the served name; an image with a
     model of its own is started as without. What cannot load them is among the blockers.
     An engine without a known start command needs an image that starts by itself.
@@ -149,7 +158,7 @@ def launch(
     dialect = llamacpp_dialect(chosen) if engine == "llamacpp" else ""
     if by_release and engine == "trtllm":
         dialect = _trtllm_dialect(chosen)
-    program = _PROGRAMS.get((engine, dialect))
+    runs = _PROGRAMS.get((engine, dialect))
     group = GROUPS.get(engine)
     blockers = [*_image_blockers(deployment, engine, chosen=chosen, own=own)]
     if member is not None and (group is None or custom):
@@ -160,8 +169,8 @@ def launch(
     if custom:
         cache = None
     if cache is not None and chosen:
-        blockers += _cache_blockers(deployment, engine, program, dialect=dialect, cache=cache)
-    if program is None:
+        blockers += _cache_blockers(deployment, engine, runs, dialect=dialect, cache=cache)
+    if runs is None:
         return Launch(
             engine=engine,
             image=chosen,
@@ -172,43 +181,51 @@ def launch(
             readiness=_probe(_Program(), port),
             blockers=tuple(blockers),
         )
-    model = gguf_reference(deployment) if program.gguf and cache is None else spec.model.id or ""
+    model = gguf_reference(deployment) if runs.gguf and cache is None else spec.model.id or ""
     blockers += like_a_flag(
         model,
         "spec.engine.args[ggufUrl]"
-        if program.gguf and cache is None and "ggufUrl" in spec.engine.args
+        if runs.gguf and cache is None and "ggufUrl" in spec.engine.args
         else "spec.model.id",
     )
-    if program.gguf and dialect == LOCALAI and chosen and cache is None and not custom:
+    if runs.gguf and dialect == LOCALAI and chosen and cache is None and not custom:
         blockers += _without_a_file(deployment, model)
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
     # A custom source has no model id, but ggufUrl may name a file in the image.
-    words = [] if custom and not program.gguf else _model_words(deployment, program, dialect, cache)
+    words = [] if custom and not runs.gguf else _model_words(deployment, runs, dialect, cache)
     together = group.words(member) if group is not None and member is not None else ()
     serves = member is None or member.leads
+    own_host = bool(runs.host) and names_host(deployment, flag_table(engine, dialect))
+    host = "" if own_host else "::" if ip_family == IPV6 else "" if runs.everywhere else "0.0.0.0"
+    if serves and port and ip_family == IPV6 and runs.ipv4_only and not own_host:
+        text = (
+            f"{runs.ipv4_only}, and the pods of this cluster have IPv6 addresses: probes would never reach it; choose "
+            "another engine, or set engine.args host for a release that can"
+        )
+        blockers.append(blocker("spec.engine.type", text))
     found = launch_by(
         deployment,
         engine,
         # An image that contains the model has its own entrypoint.
-        command=() if custom else program.command,
-        words=(*words, *(_address(program, port) if serves else ()), *together, *extra),
+        command=() if custom else runs.command,
+        words=(*words, *(_address(runs, port, host) if serves else ()), *together, *extra),
         image=chosen,
         dialect=dialect,
         gpus=split,
         stages=stages,
         env=env,
-        consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
+        consumed=(*consumed, *(CONSUMED_ARGS if runs.gguf else ())),
         release=release,
-        keywords=keywords,
+        program=program,
     )
     return replace(
         found,
         port=port if serves else 0,
-        startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]) if serves else {},
-        readiness=_probe(program, port) if serves else {},
+        startup=_probe(runs, port, period=runs.startup[0], failures=runs.startup[1]) if serves else {},
+        readiness=_probe(runs, port) if serves else {},
         blockers=(*blockers, *found.blockers, *(_encrypted(deployment, engine) if serves and port else ())),
-        warnings=(*found.warnings, *_model_warnings(deployment, program, dialect, cache)),
+        warnings=(*found.warnings, *_model_warnings(deployment, runs, dialect, cache)),
     )
 
 
@@ -225,15 +242,20 @@ def launch_by(
     env: Sequence[Resource] = (),
     consumed: Collection[str] = (),
     release: tuple[int, ...] | None = None,
-    keywords: bool = False,
+    program: str = "",
+    instead: Mapping[str, Instead] | None = None,
 ) -> Launch:
     """How a provider's own `command` starts `engine`: `words`, then the arguments from the deployment.
 
     Tensors are split over `gpus`, and the model over `stages` of a pipeline. `dialect` selects the flag table, and
     `consumed` are keys of ``spec.engine.args`` that the provider uses itself. Options are checked against the release
-    in the image's tag, else against `release`. Arguments that cannot be honoured are among the findings. The container
-    has neither a port nor probes.
+    in the image's tag, else against `release`, of the program that `command` or `program` names. `instead` says what
+    that program has for options of the engine's own HTTP server. Arguments that cannot be honoured are among the
+    findings. The container has neither a port nor probes.
     """
+    program = program or program_of(engine, dialect=dialect, command=command)
+    released = release_of(program, image) or release
+    commanded = program in PROGRAMS and not PROGRAMS[program].keywords
     task = deployment.spec.model.task
     blockers: list[Finding] = []
     if deployment.spec.model.source != "custom":
@@ -242,8 +264,7 @@ def launch_by(
             text = f"the program of {image or engine} does {able} only: name another image or engine"
             blockers.append(blocker("spec.model.task", text))
         given = given_flags(deployment, consumed=consumed)
-        of_image = release_of(engine, image) or release
-        words = [*words, *task_arguments(engine, task, dialect=dialect, release=of_image, given=given)]
+        words = [*words, *task_arguments(engine, task, dialect=dialect, release=released, given=given)]
     flags = engine_arguments(
         deployment,
         engine=engine,
@@ -252,11 +273,11 @@ def launch_by(
         gpus=gpus,
         stages=stages,
         consumed=consumed,
+        instead={**left_out(engine, program), **(instead or {})},
+        whole=lambda name: whole_option(engine, name),
+        kinds=(lambda option: kinds_of(program, released, option)) if commanded else None,
     )
-    program = program_of(engine, dialect=dialect, command=command)
-    unknown = option_warnings(
-        deployment, program, release_of(program, image) or release, consumed=consumed, keywords=keywords
-    )
+    unknown = option_remarks(flags.options, program, released)
     return Launch(
         engine=engine,
         image=image,
@@ -266,13 +287,24 @@ def launch_by(
         tensor_parallel=flags.tensor_parallel,
         blockers=(
             *blockers,
-            *(blocker(remark.path, remark.message, "BadArguments") for remark in flags.errors),
+            *(blocker(remark.path, remark.message, "BadArguments") for remark in (*flags.errors, *unknown.errors)),
         ),
         warnings=(
             *(ignored(remark.path, remark.message) for remark in flags.warnings),
-            *(Finding(path=remark.path, reason="UnknownArgument", message=remark.message) for remark in unknown),
+            *(
+                Finding(path=remark.path, reason="UnknownArgument", message=remark.message)
+                for remark in unknown.warnings
+            ),
         ),
     )
+
+
+def left_out(engine: str, program: str) -> dict[str, Instead]:
+    """Options of the engine's own HTTP server that a program without it does not get; `server_findings` names them."""
+    found = FRONTENDS.get(engine)
+    if found is None or program not in PROGRAMS or program == engine:
+        return {}
+    return {name: Instead() for name in (*found.protecting, *found.others)}
 
 
 def served_name_of(deployment: ModelDeployment) -> str:
@@ -350,11 +382,11 @@ def _cache_blockers(
         yield blocker(path, text)
 
 
-def _address(program: _Program, port: int) -> list[str]:
+def _address(program: _Program, port: int, host: str) -> list[str]:
     if program.address:
         return [program.address.format(port=port)]
-    flag = [program.port, str(port)] if program.gguf else [f"{program.port}={port}"]
-    return [*program.host, *flag]
+    flags = {program.host: host, program.port: str(port)} if host else {program.port: str(port)}
+    return [word for flag, value in flags.items() for word in ([flag, value] if program.gguf else [f"{flag}={value}"])]
 
 
 def _probe(program: _Program, port: int, *, period: int = 0, failures: int = 0) -> Resource:
@@ -436,6 +468,12 @@ def _model_warnings(
         if spec.model.id:
             text = "id is ignored for custom source (the image has the model)"
             found.append(ignored("spec.model.id", text))
+    elif program.gguf and dialect == LOCALAI and cache is None and (path := path_of(deployment)):
+        text = (
+            f"runner images of AIKit and LocalAI fetch their model and load none by its path ({path:.200}): set "
+            "spec.engine.image to an image of llama.cpp's own server (ghcr.io/ggml-org/llama.cpp:server)"
+        )
+        found.append(Finding(path="spec.engine.image", reason="MayNotStart", message=text))
     return found
 
 
@@ -510,14 +548,23 @@ def llamacpp_dialect(image: str) -> str:
 
 
 def gguf_reference(deployment: ModelDeployment) -> str:
-    """Where the GGUF file is: ``ggufUrl`` in the engine's args, else the model id (repository, or repository and file).
+    """Where the GGUF file is: ``ggufUrl`` in the engine's args, else the model id (a path, a repository, or repository
+    and file).
 
     Empty for a custom source, because its image contains the model.
     """
     spec = deployment.spec
     if url := spec.engine.args.get("ggufUrl"):
         return url
-    return f"{_HUB}{spec.model.id}" if spec.model.id and spec.model.source == "huggingface" else ""
+    if not spec.model.id or spec.model.source != "huggingface":
+        return ""
+    return spec.model.id if is_path(spec.model.id) else f"{_HUB}{spec.model.id}"
+
+
+def path_of(deployment: ModelDeployment) -> str:
+    """The path that names the model, in the id or in ``ggufUrl``; empty if a hub or a URL has it."""
+    reference = (deployment.spec.engine.args.get("ggufUrl") or deployment.spec.model.id or "").removeprefix("file://")
+    return reference if is_path(reference) and deployment.spec.model.source != "custom" else ""
 
 
 def gguf_arguments(deployment: ModelDeployment, dialect: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airunway.api.modeldeployment import ModelDeployment
@@ -79,6 +79,38 @@ def setting(default: Any, doc: str, *, kept: bool = False) -> Any:
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+IPV4 = "IPv4"
+"""A family of addresses, as Kubernetes writes it."""
+IPV6 = "IPv6"
+"""The other family of addresses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """Base class for the settings of a provider whose servers listen where probes and Service arrive.
+
+    A wildcard that suits every node does not exist: ``::`` fails where the kernel has no IPv6, servers on Python's
+    asyncio (SGLang's) take IPv6 alone there, and trtllm-serve cannot open it. So the family of the cluster decides. A
+    process in a cluster fills the setting in by itself. Raises ValueError for another family.
+    """
+
+    ip_family: str = setting(
+        IPV4,
+        "Family of the pods' first address, IPv4 or IPv6: servers listen on all addresses of it. A provider in a "
+        "cluster reads it from KUBERNETES_SERVICE_HOST unless it is set.",
+        kept=True,
+    )
+
+    def __post_init__(self) -> None:
+        if self.ip_family not in (IPV4, IPV6):
+            raise ValueError(f"setting 'ipFamily' must be IPv4 or IPv6, not {self.ip_family!r}")
+
+    @property
+    def everywhere(self) -> str:
+        """The address that stands for all addresses of the family."""
+        return "::" if self.ip_family == IPV6 else "0.0.0.0"
 
 
 def generation(

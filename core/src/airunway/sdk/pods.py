@@ -8,6 +8,7 @@ engine images run as root and write to root's home, so running as another user i
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -22,7 +23,7 @@ from airunway.quantity import parse_quantity
 from airunway.resource import Resource, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
 from airunway.sdk.findings import blocker, ignored, several_parts
-from airunway.sdk.launch import Launch
+from airunway.sdk.launch import Launch, path_of
 from airunway.typed_pods import is_pod_spec
 
 HARDENED = "hardened"
@@ -47,6 +48,7 @@ CONTAINER = "model"
 
 _SHARED_MEMORY = "airunway-dshm"
 _SCRATCH_VOLUME, _SCRATCH = "airunway-tmp", "/tmp"
+_HOMES, _WHO = ("/root", "/home"), frozenset({"HOME", "USER"})
 _CACHE = "airunway-model-cache"
 _CACHE_VARIABLES = {"modelCache": "HF_HOME", "compilationCache": "VLLM_CACHE_ROOT"}
 ONE_POD = ("ReadWriteOnce", "ReadWriteOncePod")
@@ -270,6 +272,16 @@ def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -
             yield ignored(f"spec.podTemplate.metadata.labels[{key}]", text)
     if spec.secrets.hugging_face_token and any(entry.name == TOKEN for entry in spec.env):
         yield ignored("spec.secrets.huggingFaceToken", f"spec.env sets {TOKEN}, which is used instead of this Secret's")
+    path = posixpath.normpath(path_of(deployment)) if path_of(deployment).startswith("/") else ""
+    if path and spec.model.cache.mode == "None":
+        mounted = [volume.mount_path for volume in spec.model.storage.volumes if volume.mount_path]
+        if not any(_is_within(path, posixpath.normpath(each)) for each in mounted):
+            text = (
+                f"no volume is mounted at {path:.200} or above it, so that the image itself must have it: add a volume "
+                f"to spec.model.storage.volumes with mountPath {posixpath.dirname(path):.200}"
+            )
+            named = "spec.engine.args[ggufUrl]" if spec.engine.args.get("ggufUrl") else "spec.model.id"
+            yield Finding(path=named, reason="MayNotStart", message=text)
 
 
 def pod_blockers(deployment: ModelDeployment, context: Context[Any], *, mounts: int | None = None) -> Iterator[Finding]:
@@ -342,9 +354,10 @@ def environment(
 ) -> list[Resource]:
     """The variables of the model's container: the runtime config's, then the deployment's, then derived ones.
 
-    Later ones override earlier ones, with one exception: a derived variable overrides a variable of the deployment only
-    if the launch itself needs it. Without `own_volumes` none is derived from a volume, for a container that mounts
-    none. Without `token` there is no variable for the token, for a container with `environment_sources`.
+    Later ones override earlier ones, with two exceptions: a derived variable overrides a variable of the deployment
+    only if the launch itself needs it, and a derived ``HOME`` or ``USER`` overrides none. Without `own_volumes` none is
+    derived from a volume, for a container that mounts none. Without `token` there is no variable for the token, for a
+    container with `environment_sources`.
     """
     spec = deployment.spec
     own = {entry.name: entry.to_resource() for entry in spec.env}
@@ -353,7 +366,9 @@ def environment(
         variables.pop(TOKEN, None)  # variables go before sources, and the Secret is nearer than the config's variable
     variables.update(own)
     derived = _derived(deployment, context, own_volumes=own_volumes, token=token)
-    variables.update({name: entry for name, entry in derived if name not in own})
+    # Where an engine may write, administrators know as well.
+    fixed = {*own, *(_WHO & variables.keys())}
+    variables.update({name: entry for name, entry in derived if name not in fixed})
     variables.update({str(entry["name"]): dict(entry) for entry in (launch.env if launch is not None else ())})
     # Kubernetes' own types leave an empty value out (`typed_pods`), also where a provider puts these outside of a pod.
     return [{key: value for key, value in entry.items() if value != ""} for entry in variables.values()]
@@ -374,8 +389,7 @@ def _derived(
     deployment: ModelDeployment, context: Context[Any], *, own_volumes: bool, token: bool
 ) -> Iterator[tuple[str, Resource]]:
     spec = deployment.spec
-    if spec.security_context.run_as_user is not None or spec.security_context.read_only_root_filesystem:
-        # The image's home may belong to another user or be read-only; engines write weights and compiled code there.
+    if _needs_home(deployment):
         yield "HOME", {"name": "HOME", "value": _SCRATCH}
         # PyTorch looks up its user name, and exits if the image has no user with that id.
         yield "USER", {"name": "USER", "value": CONTAINER}
@@ -393,6 +407,20 @@ def _derived(
         # huggingface_hub reads the first; transformers of older images read the second.
         yield "HF_HUB_OFFLINE", {"name": "HF_HUB_OFFLINE", "value": "1"}
         yield "TRANSFORMERS_OFFLINE", {"name": "TRANSFORMERS_OFFLINE", "value": "1"}
+
+
+def _needs_home(deployment: ModelDeployment) -> bool:
+    """Whether the image's own home may be no place to write: engines put weights and compiled code there.
+
+    OpenShift runs a container as a user whose id is in no image, with ``/`` as home, and nothing in the pod's spec says
+    so. A volume that the user mounts in a home directory is meant to be used, and a container with a model of its own
+    knows its home, unless either runs as another user than the image's.
+    """
+    spec, wanted = deployment.spec, deployment.spec.security_context
+    if wanted.run_as_user is not None or wanted.run_as_non_root or wanted.read_only_root_filesystem:
+        return True
+    mounted = (volume.mount_path or "" for volume in spec.model.storage.volumes)
+    return spec.model.source != "custom" and not any(_is_within(path, home) for path in mounted for home in _HOMES)
 
 
 def container_resources(size: Sizing) -> Resource:

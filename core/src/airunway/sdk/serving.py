@@ -22,7 +22,7 @@ from airunway.sdk.deployments import nodes_of, overridden, replicas_of, too_long
 from airunway.sdk.findings import NODES, bad_override, blocker, uneven
 from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, Member, launch
 from airunway.sdk.overrides import REPLICAS, TEXT, TEXTS, choice, items, keys
-from airunway.sdk.plugin import setting
+from airunway.sdk.plugin import NetworkSettings, setting
 from airunway.sdk.pods import ONE_POD, Sizing, model_pod, sizing
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deployment, leader_worker_set
 
@@ -118,7 +118,7 @@ TRANSFORMERS = transformers(1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeSettings:
+class NodeSettings(NetworkSettings):
     """Base class for the settings of a provider that creates these workloads.
 
     Raises ValueError for a number out of range.
@@ -130,6 +130,7 @@ class NodeSettings:
     gpus_per_node: int = setting(8, "GPUs of the largest node: a replica with more runs on several nodes.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.max_surge <= 32:
             raise ValueError(f"setting 'maxSurge' must be from 0 to 32, not {self.max_surge}")
         if not 1 <= self.gpus_per_node <= 64:
@@ -215,6 +216,7 @@ def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, l
         env=role.env,
         member=Member(size=nodes, leads=leads, pipelined=role.pipelined) if nodes > 1 else None,
         by_release=FLAGS_BY_RELEASE in features(model, context, role),
+        ip_family=context.settings.ip_family,
         cache=context.cache,
     )
 

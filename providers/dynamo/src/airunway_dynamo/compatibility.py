@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from airunway.sdk import (
     DEFAULT_GPU_TYPE,
@@ -35,7 +37,8 @@ from airunway.sdk import (
 )
 from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
 from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature, reserved_labels
-from airunway_dynamo.runtimes import OWN_FLAGS
+from airunway_dynamo.parsers import parser_findings
+from airunway_dynamo.runtimes import NEWEST, OWN_FLAGS
 from airunway_dynamo.settings import Settings
 
 _ON_GROVE, _OF_A_LABEL, _OF_A_GROUP = 45, 63, 49
@@ -209,7 +212,8 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
         if not _SHELL_SAFE.fullmatch(word):
             text = (
                 "over several nodes Dynamo starts workers through a shell, which leaves only letters, digits and "
-                f"_@%+=:,./- as they are: {path} has others; take them out, or ask for the GPUs of one node"
+                f"_@%+=:,./- as they are: {path} has others; {_shell_remedy(context.engine, path, word)}, or ask for "
+                "the GPUs of one node"
             )
             yield blocker(path, text, "BadArguments")
     names = {f"spec.env[{i}].name": entry.name for i, entry in enumerate(spec.env)}
@@ -220,6 +224,17 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
             yield blocker(path, f"{text} (env of the runtime config)" if path not in names else text, "BadArguments")
 
 
+def _shell_remedy(engine: str, path: str, word: str) -> str:
+    """What to write for an argument that a shell would change: vLLM takes the keys of a JSON object one by one."""
+    name, _, value = word.partition("=")
+    if engine == "vllm" and path.startswith("spec.engine.") and value.startswith("{"):
+        with suppress(ValueError):
+            keys = [f"{name.lstrip('-')}.{key}" for key in json.loads(value)]
+            if keys:
+                return f"write each key of the JSON object as an argument of its own ({', '.join(keys)[:300]})"
+    return "take them out"
+
+
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     yield from role_fields(deployment)
     if account := deployment.spec.service_account_name:
@@ -227,6 +242,8 @@ def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
         yield Finding(path="spec.serviceAccountName", reason="MayNotStart", message=text)
     if context.engine == "vllm":
         yield from doubtful_split(deployment)
+    version = runtime_version(deployment, context) or NEWEST
+    yield from parser_findings(deployment, context.engine, version)
     if overridden(deployment, "scalingAdapter") is True:
         text = "replicas are left to Dynamo's scaling adapters (overrides.scalingAdapter)"
         yield ignored("spec.scaling.replicas", text)

@@ -13,6 +13,7 @@ from airunway.sdk import (
     DEFAULT_GPU_TYPE,
     FLAGS_BY_RELEASE,
     HARDENED,
+    IPV6,
     NIXL_HOST,
     Context,
     Launch,
@@ -45,7 +46,8 @@ from airunway.sdk import (
 )
 from airunway.sdk.conditions import mapping, records, text
 from airunway_dynamo.manifest import COMPONENT_TYPE, GRAPH_NAME, WORKERS, Feature, reserved_labels
-from airunway_dynamo.runtimes import EVENTS, IMAGES, ROLES, RUNTIMES, is_release
+from airunway_dynamo.parsers import instead_of
+from airunway_dynamo.runtimes import EVENTS, IMAGES, NEWEST, ROLES, RUNTIMES, is_release
 from airunway_dynamo.settings import Settings
 
 __all__ = [
@@ -171,19 +173,28 @@ def _entry(deployment: ModelDeployment, context: Context[Settings]) -> Part:
         launch=Launch(
             engine=context.engine,
             image=_published(context, "dynamo-frontend") if pooled else image_of(deployment, context),
-            env=tuple({"name": name, "value": value} for name, value in env.items()),
+            env=tuple({"name": name, "value": value} for name, value in env.items()) + _addresses(context),
         ),
     )
+
+
+def _addresses(context: Context[Settings]) -> tuple[Resource, ...]:
+    """Variables by which frontends and workers listen on IPv6; their defaults are 0.0.0.0."""
+    if context.settings.ip_family != IPV6:
+        return ()
+    return tuple({"name": name, "value": context.settings.everywhere} for name in ("DYN_HTTP_HOST", "DYN_SYSTEM_HOST"))
 
 
 def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) -> Part:
     """The workers of a role; the role is empty in aggregated mode."""
     engine, runtime = context.engine, RUNTIMES[context.engine]
-    version = runtime_version(deployment, context) or (9999, 0, 0)
+    version = runtime_version(deployment, context) or NEWEST
     flags = [*newest(ROLES[engine], version).get(role, ())]
     # A decode worker caches nothing that later requests could reuse.
     if overridden(deployment, "routerMode") == "kv" and role != "decode":
         flags += newest(EVENTS[engine], version if context.has(FLAGS_BY_RELEASE) else min(version, _OLD_NAMES))
+    if engine == "sglang" and role:
+        flags.append(("--host", context.settings.everywhere))
     given = given_flags(deployment)
     words = [word for flag in flags if flag[0].lstrip("-") not in given for word in flag]
     whole = sizing(deployment, role)
@@ -197,7 +208,8 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
         dialect=runtime.newer if context.has(FLAGS_BY_RELEASE) and version >= (1, 3, 0) else runtime.dialect,
         gpus=whole.gpus // nodes if runtime.staged else whole.gpus,
         stages=nodes if runtime.staged else 1,
-        env=(NIXL_HOST,) if engine == "vllm" and role else (),
+        env=((NIXL_HOST,) if engine == "vllm" and role else ()) + _addresses(context),
+        instead=instead_of(deployment, engine, version),
     )
     adapted = overridden(deployment, "scalingAdapter") is True
     return Part(

@@ -18,6 +18,10 @@ IMAGES = {"0.4.1": "0.5.1", "0.6": "0.7.1", "0.8": "0.9.1", "1.0": "1.0.1", "1.1
 """The image release for older operators, by the first operator release of a transformer; never changed."""
 
 
+NEWEST: Version = (9999, 0, 0)
+"""Stands for the release of an image whose tag names none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """How Dynamo runs one engine."""
@@ -65,7 +69,6 @@ _NIXL = ("--kv-transfer-config", _json(**NIXL_TRANSFER))
 _SGLANG = (
     ("--disaggregation-transfer-backend", "nixl"),
     ("--disaggregation-bootstrap-port", "12345"),
-    ("--host", "0.0.0.0"),
 )
 _TRANSFER = {"backend": "DEFAULT"}
 # A prefill worker hands each request over when it is done, so there is nothing to overlap with.

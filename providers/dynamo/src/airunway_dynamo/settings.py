@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airunway.sdk import setting
+from airunway.sdk import NetworkSettings, setting
 
 _VERSION = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(NetworkSettings):
     """Read at startup from the chart's values or ``--set``. Raises ValueError for an invalid value."""
 
     runtime_version: str = setting(
@@ -24,6 +24,7 @@ class Settings:
     grove: bool = setting(True, "Whether graphs may run on Grove where it is installed.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.runtime_version and not _VERSION.fullmatch(self.runtime_version):
             raise ValueError(f"setting 'runtimeVersion' must be a release such as 1.3.1, not {self.runtime_version!r}")
         if not self.registry or self.registry != self.registry.strip().rstrip("/"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
@@ -48,7 +49,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     if plan.preset:
         # For templates, launch_of reports like_a_flag itself.
         name = tuple(like_a_flag(deployment.spec.model.id or "")) or _not_a_preset(deployment)
-        blockers = [*name, *blockers]
+        blockers = [*name, *_read_as_configuration(deployment), *blockers]
         warnings += _preset_warnings(deployment, context, plan)
     else:
         found = launch_of(deployment, context)
@@ -66,6 +67,29 @@ def _not_a_preset(deployment: ModelDeployment) -> Iterator[Finding]:
             "digits, '.', '_' and '-', or set spec.image to run it as a pod template"
         )
         yield blocker("spec.model.id", text)
+
+
+_READ_BY_VLLM = re.compile(
+    r"vllm(-(dp-master|nixl-side-channel|mooncake-bootstrap|moriio-[a-z-]+))?|hf-hub|lmcache-[a-z-]+"
+)
+"""Services whose port, as Kubernetes announces it to pods, has the name of a setting of vLLM or its libraries."""
+
+
+def _read_as_configuration(deployment: ModelDeployment) -> Iterator[Finding]:
+    """The blocker for a name whose Service the preset's own program would read as a setting.
+
+    KAITO's Service has the deployment's name, and its pods of presets get a variable for each Service of the namespace
+    (it does not set ``enableServiceLinks``; templates do).
+    """
+    name = deployment.metadata.name
+    if _READ_BY_VLLM.fullmatch(name):
+        variable = f"{name.upper().replace('-', '_')}_PORT"
+        text = (
+            f"the Service {name} gives pods of a KAITO preset the variable {variable}=tcp://..., which vLLM reads as "
+            "its own setting and exits: choose another name, or set spec.image to run the model as a pod template, "
+            "which gets no such variables"
+        )
+        yield blocker("metadata.name", text)
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:

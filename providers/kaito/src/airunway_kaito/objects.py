@@ -101,7 +101,8 @@ def serving_pod(workspace: str) -> dict[str, str]:
 def launch_of(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
     """How the container of a pod template is started."""
     image = context.settings.vllm_image if context.engine == "vllm" else ""
-    return launch(deployment, context.engine, port=PORT, image=image, cache=context.cache)
+    family = context.settings.ip_family
+    return launch(deployment, context.engine, port=PORT, image=image, ip_family=family, cache=context.cache)
 
 
 def _inference_config(deployment: ModelDeployment) -> Resource:

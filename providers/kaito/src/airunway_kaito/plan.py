@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, digest, labels, overridden
+from airunway.sdk import DEFAULT_GPU_TYPE, IPV6, Context, ModelDeployment, digest, labels, overridden
 from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE, Feature
 from airunway_kaito.settings import Settings
 
@@ -141,6 +141,8 @@ def _template_causes(
         ("spec.topologySpreadConstraints", spec.topology_spread_constraints),
         ("spec.secrets.huggingFaceToken", own and not has_place),
         ("KAITO before 0.9", Feature.HUGGINGFACE_IDS not in features),
+        # The runner of a preset opens an IPv4 socket, whatever its configuration says (inference_api.py of 0.12).
+        ("provider setting ipFamily", context.settings.ip_family == IPV6),
     )
     return (path for path, wished in wishes if wished)
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airunway.sdk import setting
+from airunway.sdk import NetworkSettings, setting
 
 BRING_YOUR_OWN = "byo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(NetworkSettings):
     """Read at startup from the chart's values or ``--set``."""
 
     node_provisioner: str = setting(

@@ -40,7 +40,7 @@ from airunway_kuberay.shield import Shield, network_policy, shield_of
 _ENGINE = f"{labels.GROUP}/engine-settings"
 _MOST = 32
 _PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}
-_START = {"dashboard-host": "0.0.0.0", "num-cpus": "0", "num-gpus": "0"}
+_START = {"num-cpus": "0", "num-gpus": "0"}
 """Ray start parameters of the head; without CPUs and GPUs, no model runs on it."""
 
 
@@ -130,7 +130,8 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
         annotations = template["metadata"].setdefault("annotations", {})
         annotations[_ENGINE] = digest(engine_settings(deployment, context), length=12)
     main["ports"] = [{"name": name, "containerPort": port} for name, port in _PORTS.items()]
-    return {"rayStartParams": {**_START, **(dig(given, "rayStartParams") or {})}, "template": template}
+    start = {"dashboard-host": context.settings.everywhere, **_START, **(dig(given, "rayStartParams") or {})}
+    return {"rayStartParams": start, "template": template}
 
 
 def _group(

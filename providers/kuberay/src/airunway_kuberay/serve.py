@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from airunway.sdk import (
+    IPV6,
     NIXL_TRANSFER,
     Context,
     Finding,
@@ -23,6 +24,7 @@ from airunway.sdk import (
     is_disaggregated,
     keyword_arguments,
     launch,
+    left_out,
     overridden,
     release_in,
     served_name_of,
@@ -90,7 +92,9 @@ def serve_config(deployment: ModelDeployment, context: Context[Settings], *, ver
         application |= {"args": _args(deployment, context), "deployments": counts(deployment, context, release)}
     else:
         application["args"] = _args(deployment, context, _own_counts(deployment, context))
-    return yaml_json({"applications": [application]}) + "\n"
+    # Serve's proxies listen on 0.0.0.0 by default.
+    proxies = {"http_options": {"host": context.settings.everywhere}} if context.settings.ip_family == IPV6 else {}
+    return yaml_json({"applications": [application], **proxies}) + "\n"
 
 
 def engine_change(deployment: ModelDeployment, context: Context[Settings]) -> str:
@@ -219,15 +223,30 @@ def frontend_findings(deployment: ModelDeployment, context: Context[Settings]) -
 
 
 def _engine_kwargs(deployment: ModelDeployment, *, gpus: int) -> KeywordArguments:
-    words = engine_arguments(deployment, engine="vllm", gpus=gpus).argv
+    words = engine_arguments(deployment, engine="vllm", gpus=gpus, instead=left_out("vllm", _PROGRAM)).argv
     return keyword_arguments(words, short=_SHORT)
+
+
+_PROGRAM, _ENGINE_ALONE = "ray", "ray.engine"
+_ANSWERS_SINCE = (2, 49)
+"""Since then Ray Serve LLM takes arguments of vLLM's HTTP server, which shape answers, besides the engine's."""
 
 
 def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
     """The image of head and workers. KubeRay sets their command and probes."""
     image = deployment.spec.engine.image or deployment.spec.image or context.settings.image
-    release = vllm_of(ray_version(deployment, image), image)
-    found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release, keywords=True, cache=context.cache)
+    version = ray_version(deployment, image)
+    old = bool(version) and tuple(map(int, version.split(".")[:2])) < _ANSWERS_SINCE
+    found = launch(
+        deployment,
+        "vllm",
+        port=0,
+        image=image,
+        gpus=1,
+        release=vllm_of(version, image),
+        program=_ENGINE_ALONE if old else _PROGRAM,
+        cache=context.cache,
+    )
     return replace(found, command=(), args=(), port=0, startup={}, readiness={})
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airunway.sdk import setting
+from airunway.sdk import NetworkSettings, setting
 
 _DURATION = re.compile(r"(\d+(h|m|s))+|\d+")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(NetworkSettings):
     """Read at startup from the chart's values or ``--set``. Raises ValueError for an invalid value."""
 
     image: str = setting(
@@ -53,6 +53,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, value, allowed in (
             ("engineChange", self.engine_change, ("InPlace", "NewCluster")),
             ("networkPolicy", self.network_policy, ("WhereNeeded", "Always", "Never")),
