@@ -30,6 +30,8 @@ rules:
   tolerations: ["*"]
   priorityClasses: ["system-cluster-critical"]
   affinityNamespaces: ["team-b"]
+  capabilities: ["IPC_LOCK"]
+  workloadAnnotations: ["queue.example.org/*"]
 """
 TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaces": ["team-b"]}
 ALONE = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
@@ -44,6 +46,8 @@ LISTED: Resource = {
     "priorityClassName": "system-cluster-critical",
     "affinity": ALONE,
     "podTemplate": {"metadata": {"annotations": {"mesh.example.org/inject": "true"}}},
+    "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+    "workload": {"metadata": {"annotations": {"queue.example.org/name": "gpu"}}},
 }
 """What only this policy lets them set."""
 
@@ -82,6 +86,14 @@ async def test_m1_what_a_user_may_set_passes_the_guard_and_a_thief_may_not_set_m
         assert [dig(each, "key") for each in template["spec"]["tolerations"]] == [
             dig(each, "key") for each in uses["tolerations"]
         ]
+        given = dig(uses, "securityContext", "capabilities", "add", default=[])
+        assert dig(template["spec"]["containers"][0], "securityContext", "capabilities", "add", default=[]) == given
+        queue = dig(uses, "workload", "metadata", "annotations", default={})
+        assert made["metadata"]["annotations"].items() >= queue.items()
+        capable = {**template["spec"]["containers"][0], "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+        patch: Resource = {"spec": {"template": {"spec": {"containers": [capable]}}}}
+        with pytest.raises(Forbidden, match="must not have capabilities added"):
+            await thief.merge_patch(DEPLOYMENT, key, patch, dry_run=True)
         more: Resource = {"metadata": {"annotations": {"sidecar.istio.io/userVolume": "[]"}}}
         with pytest.raises(Forbidden, match="act on annotations with their domain"):
             await thief.merge_patch(DEPLOYMENT, key, {"spec": {"template": more}}, dry_run=True)

@@ -87,7 +87,8 @@ class Attempt:
 # ----------------------------------------------------------------------------------------------------------- pods
 
 _NODE = "must not share the network, processes or memory of their node"
-PRIVILEGED = "must not be privileged, gain privileges, or have capabilities added"
+PRIVILEGED = "must not be privileged or gain privileges"
+CAPABLE = "must not have capabilities added"
 _MOUNTS = "must not mount the file system of their node"
 IDENTITY = "only run as a service account that a ModelDeployment of the namespace names"
 
@@ -194,7 +195,8 @@ _IN_A_POD: dict[str, tuple[Resource, str]] = {
 IN_A_CONTAINER: dict[str, tuple[Resource, str]] = {
     "privileged": ({"securityContext": {"privileged": True}}, PRIVILEGED),
     "more privileges": ({"securityContext": {"allowPrivilegeEscalation": True}}, PRIVILEGED),
-    "capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, PRIVILEGED),
+    "capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, CAPABLE),
+    "a lock on memory": ({"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}, CAPABLE),
     "a port of the node": ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "must not take ports of their node"),
     "a probe of the node": ({"livenessProbe": {"httpGet": {"port": 10250, "host": "127.0.0.1"}}}, "probes must not"),
     "a probe of the cloud": (

@@ -205,10 +205,9 @@ POD_RULES = (
             "c.?securityContext.?privileged.orValue(false) == false && "
             "c.?securityContext.?allowPrivilegeEscalation.orValue(false) == false && "
             "c.?securityContext.?procMount.orValue('Default') == 'Default' && "
-            "c.?securityContext.?windowsOptions.?hostProcess.orValue(false) == false && "
-            "c.?securityContext.?capabilities.?add.orValue([]) == []"
+            "c.?securityContext.?windowsOptions.?hostProcess.orValue(false) == false"
         ),
-        message="containers must not be privileged, gain privileges, or have capabilities added",
+        message="containers must not be privileged or gain privileges",
     ),
     PolicyRule(
         expression=of_containers(
@@ -246,7 +245,7 @@ POD_RULES = (
 
 
 def scheduling_rules(noted: str = "[]") -> tuple[PolicyRule, ...]:
-    """What pods ask of the scheduler, within what users may ask without a policy, or what is in the CEL list `noted`.
+    """What pods ask of scheduler and kernel, within what users may ask without a policy, or what is in `noted` (CEL).
 
     `noted` has what accepted deployments use beyond that (`airunway.validation.uses.note_of`). The patterns are those
     of the policy (`DIMENSIONS`).
@@ -300,7 +299,17 @@ def scheduling_rules(noted: str = "[]") -> tuple[PolicyRule, ...]:
             f"{may('schedulers', 'k')}) || {before('?schedulerName', empty=quoted(''))})",
             message=f"pods must not choose another scheduler, {unless}",
         ),
+        PolicyRule(
+            expression=of_containers(
+                f"c.?securityContext.?capabilities.?add.orValue([]).all(k, {may('capabilities', 'k')})"
+            ),
+            message=f"containers must not have capabilities added, {unless}",
+        ),
     )
+
+
+_ANNOTATIONS = ("podAnnotations", "workloadAnnotations")
+"""The lists of the policy whose annotations an object of a provider may have."""
 
 
 def annotation_rule(
@@ -313,13 +322,14 @@ def annotation_rule(
     """
     others = literals(f"{group}/{plural}" for group, plural in (("", "serviceaccounts"), *but))
     own = f"k.startsWith({quoted(names.GROUP + '/')})" + (f" || k in {literals(written)}" if written else "")
-    noted_ = f"{quoted(note_of('podAnnotations', ''))} + k in {noted}"
+    noted_ = " || ".join(f"{quoted(note_of(each, ''))} + k in {noted}" for each in _ANNOTATIONS)
     return PolicyRule(
         expression=f"variables.kind in {others} || variables.marks.all(m, m.all(k, {own} || "
         f"!({_refused('podAnnotations', 'k')}) || {noted_} || "
         "variables.oldMarks.exists(q, k in q && q[k] == m[k])))",
         message="operators, meshes and runtimes act on annotations with their domain: only such may be written as a "
-        "translation writes, or as an accepted ModelDeployment of the namespace has (the policy's podAnnotations)",
+        "translation writes, or as an accepted ModelDeployment of the namespace has (the policy's podAnnotations and "
+        "workloadAnnotations)",
     )
 
 

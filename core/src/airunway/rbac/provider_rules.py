@@ -50,7 +50,7 @@ def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRul
 def uses(manifest: ProviderManifest, *, noted: str) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules for what only some deployments may use, which the CEL list `noted` has."""
     found = pod_variables([kind for kind in manifest.upstream if kind.write])
-    variables = {name: found[name] for name in ("pods", "olds", "marks", "oldMarks")}
+    variables = {name: found[name] for name in ("pods", "olds", "further", "marks", "oldMarks")}
     rules = [
         _account_is_known(manifest, listed=noted),
         *scheduling_rules(noted),

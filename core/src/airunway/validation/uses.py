@@ -168,7 +168,16 @@ def note_of(dimension: str, value: str) -> str:
     return f"{dimension}={value}"
 
 
-_NOTED = ("affinityNamespaces", "nodeSelectorKeys", "podAnnotations", "priorityClasses", "schedulers", "tolerations")
+_NOTED = (
+    "affinityNamespaces",
+    "capabilities",
+    "nodeSelectorKeys",
+    "podAnnotations",
+    "priorityClasses",
+    "schedulers",
+    "tolerations",
+    "workloadAnnotations",
+)
 _ONE_WORD = re.compile(r"[!-~]{1,320}", re.ASCII)
 
 
