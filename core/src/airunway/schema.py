@@ -269,7 +269,7 @@ def _nearest(name: str, known: Mapping[str, Check]) -> str | None:
     from difflib import get_close_matches
 
     lowered = {candidate.lower(): candidate for candidate in known}
-    matches = get_close_matches(name[:100].lower(), lowered, n=1, cutoff=0.65)
+    matches = get_close_matches(name[:100].lower(), lowered, n=1)
     return lowered[matches[0]] if matches else None
 
 
