@@ -247,9 +247,8 @@ def _found(program: str, position: int | None, option: str) -> frozenset[str]:
     options, name = _options(program, position), _spelled(option)
     if name in options:
         return options[name]
-    # Parsers accept an unambiguous prefix, except those of Dynamo's workers (allow_abbrev=False).
-    may = name.startswith("--") and not program.startswith("dynamo.")
-    longer = [kinds for each, kinds in options.items() if may and each.startswith(name)]
+    # Parsers accept an unambiguous prefix, those of Dynamo's workers too (its documentation writes --tp).
+    longer = [kinds for each, kinds in options.items() if name.startswith("--") and each.startswith(name)]
     return longer[0] if len(longer) == 1 else frozenset()
 
 
