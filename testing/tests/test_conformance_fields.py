@@ -143,6 +143,7 @@ def everything(context: Context[Any]) -> Resource:
         "labels": dict(runtime.labels),
         "pull": [*runtime.image_pull_secrets],
         "hub": runtime.token or "",
+        "class": runtime.runtime_class or "",
         "weights": context.cache.claim if context.cache else "",
         "pooled": bool(context.gateway and context.gateway.uses_pool),
     }

@@ -54,6 +54,7 @@ RULES = {
     "manifest.engines is empty": "at least one `EngineCapability`",
     "not an EngineCapability": "at least one `EngineCapability`",
     "small letters, digits, '-', '.' and '_' only": "small letters, digits, `-`, `.` and `_` only",
+    "tasks is empty": "`tasks` are not empty",
     "known are aggregated and disaggregated": "`serving_modes` are known ones",
     "neither gpu_support nor cpu_support": "`gpu_support` or `cpu_support`",
     "one entry an engine": "each engine once",

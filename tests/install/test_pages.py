@@ -10,12 +10,13 @@ from tests.install.helm import APPLICATIONS, NAMESPACE, Helm, Major
 from tests.install.node import processes
 from tests.install.pages import BLOCK, ORDER, PAGES, follow
 
-ELSEWHERE = {"without-helm.md"}
-"""Of `airunway install`, which has tests of its own."""
+ELSEWHERE = {"without-helm.md", "moving.md"}
+"""Of `airunway install`, which has tests of its own; and tables of what differs, without a command."""
 
 
 def test_every_page_is_followed() -> None:
     assert {path.name for path in PAGES.glob("*.md")} == {*ORDER, "gitops.md", *ELSEWHERE}
+    assert BLOCK.search((PAGES / "moving.md").read_text(encoding="utf-8")) is None
 
 
 def test_every_chart_is_named() -> None:

@@ -182,7 +182,7 @@ def test_lists_of_named_things_merge_by_name() -> None:
             ["ipc"],
             ["airunway"],
             ["Ready", "Version", "Upstream", "Heartbeat", "Age"],
-            [],
+            ["Reports"],
         ),
         ("RuntimeConfig", "Namespaced", ["artc"], ["airunway"], ["Storage-Class", "Routing", "Used-By", "Age"], []),
         (

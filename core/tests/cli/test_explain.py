@@ -209,7 +209,10 @@ def test_installed_plugins_and_standard_input() -> None:
 def test_what_the_selected_provider_warns_of_is_said(write: Any) -> None:
     """Options of the engine that its parser does not know, too: as `render` and the status have it."""
     engine = {"type": "vllm", "args": {"max-model-length": "8"}}
-    text = "spec.engine.args[max-model-length]: vLLM 0.23.0 has no --max-model-length; did you mean --max-model-len"
+    text = (
+        "spec.engine.args[max-model-length]: vLLM 0.23.0 has no --max-model-length; did you mean --max-model-len; "
+        "remove it, or move it to engine.extraArgs if the image is a build of your own that has it"
+    )
     asked = deployment(resources=GPU, engine=engine, provider={"name": "vllm"})
     arguments = ("explain", "-f", write("md.yaml", asked), "--providers", "installed")
     assert f"Warning:   {text}" in run(*arguments).stdout

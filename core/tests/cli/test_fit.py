@@ -271,7 +271,7 @@ def test_the_spec_of_a_file_is_judged(
         ("Qwen/Qwen3-32B", "--gpu", "h100-80gb"),
         (LLAMA, "--gpu", "h100", "--engine", "vllm", "--provider", "llmd", "-n", "ml", "--context-length", "4096"),
         ("google/gemma-3-27b-it", "--gpu", "l4", "--replicas", "2", "--token-secret", "hf-token"),
-        ("org/un: heard # of'", "--gpus", "1", "--gpu-type", "amd.com/gpu", "--name", "x"),
+        ("/un: heard # of'", "--gpus", "1", "--gpu-type", "amd.com/gpu", "--name", "x"),
         ("deepseek-ai/DeepSeek-R1", "--gpu", "h200"),
     ],
 )

@@ -65,6 +65,7 @@ CORE_OPTIONS = {
     "--webhook-configuration": WEBHOOK,
     "--webhook-manage-configuration": WEBHOOK,
     "--webhook-access-review": WEBHOOK,
+    "--webhook-access-review-routes": WEBHOOK,
     "--no-webhook-access-review-routes": WEBHOOK,
     "--no-webhook-access-review": WEBHOOK,
     "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"

@@ -361,6 +361,7 @@ async def test_all_providers_run_without_the_core(
     ("option", "says"),
     [
         ("--webhook-access-review", "cannot create httproutes"),
+        ("--webhook-access-review-routes", "cannot create httproutes"),
         ("--no-webhook-access-review-routes", "cannot create configmaps"),
         ("--no-webhook-access-review", ""),
         ("--webhook-access-review-pods", "cannot create pods"),

@@ -205,7 +205,8 @@ def test_an_option_that_the_engine_s_parser_does_not_know_is_named(tmp_path: Pat
     assert (done.exit_code, done.stdout) == (0, "1 valid\n"), "an image may hold another release: no reason to refuse"
     assert done.stderr.splitlines() == [
         f"{path}: ModelDeployment/a: warning: spec.engine.args[max-model-length]: "
-        "vLLM 0.22.0 has no --max-model-length; did you mean --max-model-len",
+        "vLLM 0.22.0 has no --max-model-length; did you mean --max-model-len; remove it, or move it to "
+        "engine.extraArgs if the image is a build of your own that has it",
         f"{path}: ModelDeployment/a: warning: spec.engine.extraArgs[0]: "
         "--enforce-eager of vLLM takes no value: leave the value empty, or write --no-enforce-eager to switch it off",
     ]

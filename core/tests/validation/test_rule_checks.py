@@ -61,4 +61,4 @@ def test_h5_every_rule_with_quantities_has_a_check() -> None:
     assert [
         rule.expression for rule in MODEL_DEPLOYMENT_RULES if "uantity(" in rule.expression and not rule.check
     ] == []
-    assert len(CHECKED) == 15
+    assert len(CHECKED) == 24

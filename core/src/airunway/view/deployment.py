@@ -14,7 +14,6 @@ from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import own_words, parse_moment
 from airunway.status.reasons import CODES
-from airunway.status.remedies import split
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import TEMPLATE_READY, effective_model
 from airunway.view.base import Unseen, View, line, reasons_of, word
@@ -232,6 +231,9 @@ def cause_of(deployment: Resource) -> CauseView | None:
     cause = dig(deployment, "status", "rootCause")
     if not isinstance(cause, dict) or not word(cause.get("code")):
         return None
+    # Imported here: only a deployment with a cause needs the patterns of messages.
+    from airunway.status.remedies import split
+
     name, object_, message = word(cause.get("code")), line(cause.get("object")), line(cause.get("message"))
     code = CODES.get(name)
     evidence, remedy = split(message, code, object_) if code is not None else (message, "")

@@ -185,13 +185,15 @@ def _blockers(shape: Shape) -> str:
         "spec.serving.mode": 'spec.serving.mode != "aggregated"',
         "spec.model.storage.volumes": "spec.model.storage.volumes",
         "spec.model.cache.mode": 'spec.model.cache.mode != "None"',
-        "spec.securityContext": "spec.security_context.run_as_user or spec.security_context.read_only_root_filesystem",
+        "spec.securityContext": "security.run_as_non_root "
+        "or security.run_as_user or security.read_only_root_filesystem",
     }
     if "resources" not in shape.fields:
         nowhere["spec.resources.gpu.type"] = "spec.resources.gpu.type != DEFAULT_GPU_TYPE"
     if "image.tag" in shape.fields:  # a digest, and what is no image at all
         nowhere["spec.image"] = 're.search(r"[^\\w./:-]", _launch(deployment, context).image)'
     lines += [
+        "security = spec.security_context",
         "nowhere = {",
         *(f'    "{field}": {given},' for field, given in nowhere.items()),
         "}",
