@@ -133,7 +133,7 @@ def provider_facts(config: Resource) -> ProviderFacts:
                 flags=frozenset(
                     [
                         *(key for key, value in entry.items() if value is True),
-                        *(f"{_TASK}{task}" for task in list_at(entry, "tasks") if isinstance(task, str)),
+                        *(f"{_TASK}{task}" for task in list_at(entry, "tasks") or [GENERATE] if isinstance(task, str)),
                     ]
                 ),
             )
@@ -185,14 +185,11 @@ def request_of(spec: Resource) -> Request:
     """Returns what a fully defaulted spec requests."""
     mode = dig(spec, "serving", "mode", default="aggregated")
     count = dig(spec, "resources", "gpu", "count", default=0)
-    needs = set()
+    needs = {f"{_TASK}{dig(spec, 'model', 'task', default=GENERATE)}"}
     if mode != DISAGGREGATED and dig(spec, "scaling", "replicas") == 0:
         needs.add("scaleToZero")
     if dig(spec, "model", "cache", "mode", default="None") != "None":
         needs.add("modelCache")
-    task = dig(spec, "model", "task", default=GENERATE)
-    if task != GENERATE:
-        needs.add(f"{_TASK}{task}")
     return Request(spec=spec, gpu=mode == DISAGGREGATED or count > 0, mode=mode, needs=frozenset(needs))
 
 
