@@ -105,6 +105,16 @@ def test_01_sibling_an_engine_that_cannot_listen_on_ipv6_is_refused() -> None:
     assert "--host=::" in words(made("vllm", own, ipFamily=IPV6)), "perhaps a newer release can"
 
 
+def test_01_sibling_a_runner_that_listens_on_both_families_is_started_and_older_images_are_named() -> None:
+    image = "ghcr.io/kaito-project/aikit/llama3.1:8b"
+    spec = {"model": {"id": "o/m/f.gguf"}, "engine": {"type": "llamacpp", "image": image}, "resources": {"cpu": "4"}}
+    found = made("kaito", spec, ipFamily=IPV6)
+    assert blocked(found) == {}
+    assert "--address=:5000" in words(found)
+    assert "LocalAI 3.7 or older listen on IPv4 only" in warned(found)["spec.image"]
+    assert "spec.image" not in warned(made("kaito", spec))
+
+
 @pytest.mark.parametrize("provider", ["vllm", "llmd", "kaito"])
 @pytest.mark.parametrize("host", ["::", "0.0.0.0", "$(POD_IP)"])
 def test_01_sibling_a_user_may_name_the_address(provider: str, host: str) -> None:
@@ -112,7 +122,7 @@ def test_01_sibling_a_user_may_name_the_address(provider: str, host: str) -> Non
     assert [word for word in words(found) if word.startswith("--host")] == [f"--host={host}"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", ""])
 def test_01_sibling_an_address_where_no_probe_arrives_is_refused(host: str) -> None:
     for given in ({"args": {"host": host}}, {"extraArgs": ["--host", host]}):
         ((path, text),) = blocked(made("vllm", merged_spec(QWEN, {"engine": given}))).items()
