@@ -420,3 +420,56 @@ def test_the_dotted_form_where_keywords_are_taken_says_the_json() -> None:
     assert """write the whole of speculative-config as JSON text: speculative-config: '{"method": ...}'""" in "".join(
         blocked(made("kuberay", spec)).values()
     )
+
+
+# ---- siblings of all: what people write where a deployment has it elsewhere
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "place"),
+    [
+        ({"podTemplate": {"spec": {"runtimeClassName": "nvidia"}}}, "spec.podTemplate.spec", "runtimeClassName"),
+        ({"podTemplate": {"runtimeClassName": "nvidia"}}, "spec.podTemplate.runtimeClassName", "spec.runtimeClassName"),
+        ({"resources": {"limits": {"memory": "64Gi"}}}, "spec.resources.limits.memory", "spec.resources.memory"),
+        ({"shmSize": "16Gi"}, "spec.shmSize", "/dev/shm has no limit of its own"),
+        ({"volumes": [{"name": "a"}]}, "spec.volumes", "spec.model.storage.volumes"),
+        ({"args": ["--port=1"]}, "spec.args", "spec.engine.extraArgs"),
+        ({"replicas": 2}, "spec.replicas", "spec.scaling.replicas"),
+        ({"engine": {"env": []}}, "spec.engine.env", "spec.env"),
+        *(
+            ({"provider": {"overrides": {"spec": {key: "nvidia"}}}}, f"spec.provider.overrides.spec.{key}", place)
+            for key, place in (
+                ("runtimeClassName", "spec.runtimeClassName"),
+                ("securityContext", "spec.securityContext"),
+                ("serviceAccount", "spec.serviceAccountName"),
+                ("hostNetwork", "remove it"),
+            )
+        ),
+    ],
+)
+def test_03_sibling_a_field_in_the_wrong_place_is_refused_with_the_right_one(
+    spec: Resource, path: str, place: str
+) -> None:
+    found = {each.path: each.message for each in validate(_manifest(spec))}
+    assert list(found) == [path]
+    assert place in found[path]
+    assert ("write " in found[path]) is (place != "remove it")
+
+
+def test_a_misspelt_field_keeps_the_nearest_name() -> None:
+    (found,) = validate(_manifest({"resources": {"cpus": "4"}}))
+    assert found.message == "unknown field, did you mean cpu?"
+
+
+def _manifest(spec: Resource) -> Resource:
+    made = {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "chat"}}
+    return {**made, "spec": {"model": {"id": "o/m"}, **spec}}
+
+
+def test_07_sibling_an_argument_is_named_by_its_own_position() -> None:
+    """Also after arguments that are carried over, left out or refused."""
+    words = ["--tool-call-parser", "hermes", "--api-key=abc", "--enable-lora", "--lora-modules", "a=/x"]
+    found = blocked(made("dynamo", merged_spec(QWEN, {"engine": {"extraArgs": words}})))
+    assert sorted(found) == ["spec.engine.extraArgs[2]", "spec.engine.extraArgs[4]"]
+    assert "protects nothing" in found["spec.engine.extraArgs[2]"]
+    assert "--lora-modules" in found["spec.engine.extraArgs[4]"]
