@@ -659,6 +659,12 @@ def test_a_dependency_stays_unreachable_until_it_answers_and_degrades_ten_second
     assert decide_artifact(tried).objects is not None
     assert said(tried) == ("Degraded", "False", turned), "a new try is no success"
     assert "is being tried again" in (decide_artifact(tried).status or {})["message"]
+    for child in ("DownloadReady", "StorageReady"):
+        no = Condition(type=child, status=False, reason="QuotaExceeded", message="exceeded quota")
+        refused = at(tried, 1002, refused=no)
+        assert (condition_of({"status": decide_artifact(refused).status}, child) or {})["reason"] == "QuotaExceeded"
+        assert said(refused)[1:] == ("False", turned), "a quota is no success of the hub"
+        assert said(at(refused, 1003, refused=None))[1:] == ("False", turned)
     answered = at(tried, 1010, progress={"totalBytes": 100, "downloadedBytes": 7, "phase": "Downloading"})
     assert said(answered) == ("Starting", "True", format_time(when(1010)))
 
