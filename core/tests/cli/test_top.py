@@ -94,7 +94,9 @@ async def test_of_a_ray_cluster_the_worker_that_serves_counts_on_rays_own_port(n
         assert found.running == 3
         assert found.unseen == ()
     else:
-        assert [each.why for each in found.unseen] == [each.why for each in found.unseen if "log_engine_metrics" in each.why]
+        assert [each.why for each in found.unseen] == [
+            each.why for each in found.unseen if "log_engine_metrics" in each.why
+        ]
         assert found.unseen
 
 

@@ -490,7 +490,8 @@ class _Work:
             self.artifact,
             self.verdicts,
             created=bool(self.attempts or self.claim),
-            answered=answered or (said is not None and (said.ready is True or category_of(said.reason) not in _UNASKED)),
+            answered=answered
+            or (said is not None and (said.ready is True or category_of(said.reason) not in _UNASKED)),
             now=now,
             cause=self.facts.cause,
             grace=policy.grace,
