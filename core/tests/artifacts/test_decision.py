@@ -27,6 +27,7 @@ from airunway.artifacts.decision import (
 )
 from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
 from airunway.artifacts.jobs import Step, bound_to, next_attempt, result_of
+from airunway.artifacts.status import is_made
 from airunway.configs.resolution import resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway.status.conditions import Condition
@@ -479,6 +480,26 @@ POISON: list[Resource] = [
     {"imagePullSecrets": [{"name": "hers"}]},
     {"caBundle": {"configMap": "hers"}},
 ]
+
+
+def test_an_artifact_whose_digest_meets_that_of_another_content_is_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten digits can be met by trying revisions; here all digests are equal."""
+    monkeypatch.setattr("airunway.artifacts.claims.digest", lambda _, *, length: "0" * length)
+    validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
+    deployment: Resource = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d1", "generation": 1},
+        "spec": {"model": {"id": "a/b", "cache": {"mode": "Shared"}}},
+        "status": {"conditions": [validated]},
+    }
+    request = request_of(deployment, None)
+    assert request is not None
+    own = whole(request, ready())
+    evil = {**own, "spec": {**own["spec"], "source": {"uri": "hf://evil/b", "revision": "found"}}}
+    assert is_made(evil)
+    for artifact, reason in ((own, "Ready"), (evil, "ResourceConflict")):
+        engine = {"name": "vllm", "modelCache": True}
+        decision = decide_cache(CacheFacts(deployment=deployment, request=request, artifact=artifact, engine=engine))
+        assert (decision.condition.reason if decision.condition else "") == reason
 
 
 def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_conflict() -> None:

@@ -65,7 +65,7 @@ _RAY_NODE = "ray.io/node-type"
 """KubeRay's label on each pod: ``head`` or ``worker``. KubeRay gives each a port ``metrics``, Ray's own."""
 _NONE_OF_RAY = Unseen(
     what="metrics",
-    why="Ray reports none of an engine there: it does on the node of a replica, with log_engine_metrics of Ray Serve LLM",
+    why="Ray reports no engine there: it does so on the node of a replica, with log_engine_metrics of Ray Serve LLM",
 )
 
 _Pods: TypeAlias = Mapping[ObjectKey, Sequence[Resource] | Unseen]
