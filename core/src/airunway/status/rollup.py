@@ -325,6 +325,24 @@ def not_reached_yet(before: Resource | None, verdict: Verdict) -> Verdict:
     return Verdict(ready=False, reason=reason, message=_AGAIN.sub("; it is being tried again", message))
 
 
+def not_reached_since(before: Iterable[Resource], type_: str) -> tuple[Resource, ...]:
+    """The failure of a child to reach its dependency, by the conditions of a status, as one of the `failures` of
+    `summary_of`; for a child that now fails before it asks, as by a quota. Empty if it had none.
+    """
+    known = list(before)
+    failed = [
+        each
+        for each in known
+        if each.get("status") == "False" and category_of(str(each.get("reason"))) is Category.CONNECTIVITY
+    ]
+    children = {each.get("type") for each in failed if parent_of(each, of_parts=True)}
+    parent = next((each for each in failed if each.get("type") == _REACHABLE), None)
+    if parent is None or (children and type_ not in children):
+        return ()
+    said = {field: str(parent.get(field, "")) for field in ("reason", "message")}
+    return ({"type": type_, "status": "False", **said},)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """What follows from children and faults."""
