@@ -46,7 +46,7 @@ sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 test test-slow test-all: export GOGC = 400
 
 IN_PROCESSES = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-ASKED_FOR = soak or ray or picker
+ASKED_FOR = soak or ray or picker or kueue
 
 .PHONY: test
 test: sync  ## Run the tests but the slow ones: 15 minutes on two cores.

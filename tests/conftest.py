@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -12,9 +13,10 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.registry import load
+from airunway.plugins.registry import host_of, load
 from airunway.resource import ObjectKey, Resource
 from airunway.sdk import setting
+from airunway_kaito import provider
 from airunway_kaito.settings import Settings
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import (
@@ -41,9 +43,9 @@ class OneWorkspace(Settings):
 @pytest.fixture(scope="session")
 def kaito() -> ProviderHost:
     """KAITO, with `OneWorkspace` as its settings. With its own, a new deployment is an InferenceSet (tests/kaito)."""
-    host = load("kaito")
-    host.__dict__["manifest"] = replace(host.manifest, settings=OneWorkspace)  # as its cached property has it
-    return host
+    plugin = copy(provider)
+    plugin.manifest = replace(provider.manifest, settings=OneWorkspace)
+    return host_of("kaito", plugin, origin=load("kaito").origin)
 
 
 @pytest.fixture

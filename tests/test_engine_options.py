@@ -41,8 +41,6 @@ def parser_of(program: str, release: str) -> Strict:
     record = _record(program)
     parser = Strict(add_help=False)
     parser.add_argument("model", nargs="?")
-    if program.startswith("dynamo."):
-        parser.allow_abbrev = False
     for option, kinds in _options(program, record.releases.index(release)).items():
         (kind,) = kinds
         if kind in ("flag", "switch"):
@@ -194,7 +192,10 @@ def made_up(rng: random.Random) -> dict[str, str]:
     return {name: rng.choice(VALUES) for name in rng.sample(names, rng.choice((1, 1, 2)))}
 
 
-@pytest.mark.parametrize("number", [40, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number",
+    [40, pytest.param(400, marks=pytest.mark.slow), pytest.param(2_000, marks=pytest.mark.soak)],
+)
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 def test_arguments_that_a_user_makes_up_are_parsed_or_refused(provider: Distribution, number: int) -> None:
     host = load(provider.name)

@@ -105,6 +105,16 @@ def test_01_sibling_an_engine_that_cannot_listen_on_ipv6_is_refused() -> None:
     assert "--host=::" in words(made("vllm", own, ipFamily=IPV6)), "perhaps a newer release can"
 
 
+def test_01_sibling_a_runner_that_listens_on_both_families_is_started_and_older_images_are_named() -> None:
+    image = "ghcr.io/kaito-project/aikit/llama3.1:8b"
+    spec = {"model": {"id": "o/m/f.gguf"}, "engine": {"type": "llamacpp", "image": image}, "resources": {"cpu": "4"}}
+    found = made("kaito", spec, ipFamily=IPV6)
+    assert blocked(found) == {}
+    assert "--address=:5000" in words(found)
+    assert "LocalAI 3.7 or older listen on IPv4 only" in warned(found)["spec.image"]
+    assert "spec.image" not in warned(made("kaito", spec))
+
+
 @pytest.mark.parametrize("provider", ["vllm", "llmd", "kaito"])
 @pytest.mark.parametrize("host", ["::", "0.0.0.0", "$(POD_IP)"])
 def test_01_sibling_a_user_may_name_the_address(provider: str, host: str) -> None:
@@ -112,7 +122,7 @@ def test_01_sibling_a_user_may_name_the_address(provider: str, host: str) -> Non
     assert [word for word in words(found) if word.startswith("--host")] == [f"--host={host}"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", ""])
 def test_01_sibling_an_address_where_no_probe_arrives_is_refused(host: str) -> None:
     for given in ({"args": {"host": host}}, {"extraArgs": ["--host", host]}):
         ((path, text),) = blocked(made("vllm", merged_spec(QWEN, {"engine": given}))).items()
@@ -410,3 +420,56 @@ def test_the_dotted_form_where_keywords_are_taken_says_the_json() -> None:
     assert """write the whole of speculative-config as JSON text: speculative-config: '{"method": ...}'""" in "".join(
         blocked(made("kuberay", spec)).values()
     )
+
+
+# ---- siblings of all: what people write where a deployment has it elsewhere
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "place"),
+    [
+        ({"podTemplate": {"spec": {"runtimeClassName": "nvidia"}}}, "spec.podTemplate.spec", "runtimeClassName"),
+        ({"podTemplate": {"runtimeClassName": "nvidia"}}, "spec.podTemplate.runtimeClassName", "spec.runtimeClassName"),
+        ({"resources": {"limits": {"memory": "64Gi"}}}, "spec.resources.limits.memory", "spec.resources.memory"),
+        ({"shmSize": "16Gi"}, "spec.shmSize", "/dev/shm has no limit of its own"),
+        ({"volumes": [{"name": "a"}]}, "spec.volumes", "spec.model.storage.volumes"),
+        ({"args": ["--port=1"]}, "spec.args", "spec.engine.extraArgs"),
+        ({"replicas": 2}, "spec.replicas", "spec.scaling.replicas"),
+        ({"engine": {"env": []}}, "spec.engine.env", "spec.env"),
+        *(
+            ({"provider": {"overrides": {"spec": {key: "nvidia"}}}}, f"spec.provider.overrides.spec.{key}", place)
+            for key, place in (
+                ("runtimeClassName", "spec.runtimeClassName"),
+                ("securityContext", "spec.securityContext"),
+                ("serviceAccount", "spec.serviceAccountName"),
+                ("hostNetwork", "remove it"),
+            )
+        ),
+    ],
+)
+def test_03_sibling_a_field_in_the_wrong_place_is_refused_with_the_right_one(
+    spec: Resource, path: str, place: str
+) -> None:
+    found = {each.path: each.message for each in validate(_manifest(spec))}
+    assert list(found) == [path]
+    assert place in found[path]
+    assert ("write " in found[path]) is (place != "remove it")
+
+
+def test_a_misspelt_field_keeps_the_nearest_name() -> None:
+    (found,) = validate(_manifest({"resources": {"cpus": "4"}}))
+    assert found.message == "unknown field, did you mean cpu?"
+
+
+def _manifest(spec: Resource) -> Resource:
+    made = {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "chat"}}
+    return {**made, "spec": {"model": {"id": "o/m"}, **spec}}
+
+
+def test_07_sibling_an_argument_is_named_by_its_own_position() -> None:
+    """Also after arguments that are carried over, left out or refused."""
+    words = ["--tool-call-parser", "hermes", "--api-key=abc", "--enable-lora", "--lora-modules", "a=/x"]
+    found = blocked(made("dynamo", merged_spec(QWEN, {"engine": {"extraArgs": words}})))
+    assert sorted(found) == ["spec.engine.extraArgs[2]", "spec.engine.extraArgs[4]"]
+    assert "protects nothing" in found["spec.engine.extraArgs[2]"]
+    assert "--lora-modules" in found["spec.engine.extraArgs[4]"]

@@ -101,9 +101,10 @@ def _categories() -> Iterator[str]:
         rows,
     )
     yield (
-        f"\nIt lasts, for Connectivity, {grace:.0f} seconds after `DependenciesReachable` turned False; for Capacity, "
-        f"after {patience:.0f} minutes from the first sight of the fault. Both also count across restarts of the "
-        "controllers. A dependency counts as unreachable until it has answered: a new pod or a new try changes nothing."
+        f"\nIt lasts, for Connectivity, {grace:.0f} seconds after `DependenciesReachable` turned False; for Passing, "
+        f"{grace:.0f} seconds from the first sight of the fault; for Capacity, {patience:.0f} minutes from it. All "
+        "count across restarts of the controllers. A dependency counts as unreachable until it has answered: a new pod "
+        "or a new try changes nothing."
     )
     yield (
         "\nWhat has served and has no ready pod is Degraded at once by Connectivity and Capacity too, and by lost "

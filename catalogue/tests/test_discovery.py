@@ -60,6 +60,17 @@ def job(template: Resource, config: Resource | None = None, *, entrypoint: Entry
     return job_of(template, request, name="discover-tiny-1", config=found, entrypoint=entrypoint)
 
 
+def test_the_labels_of_a_template_that_its_config_propagates_are_on_job_and_pod() -> None:
+    template = template_of(discovery={"image": IMAGE})
+    template["metadata"]["labels"] = {"org.example/team": "t1", "other": "x"}
+    match = {"spec": {"labelPropagation": {"enabled": True, "match": ["org.example/*"]}}}
+    made = job(template, {"metadata": {"name": "default", "namespace": "ml"}, **match})
+    for metadata in (made["metadata"], made["spec"]["template"]["metadata"]):
+        assert metadata["labels"]["org.example/team"] == "t1"
+        assert "other" not in metadata["labels"]
+    assert "org.example/team" not in job(template)["metadata"]["labels"]
+
+
 def containers_of(made: Resource) -> list[Resource]:
     """All containers in the order in which they run."""
     pod = made["spec"]["template"]["spec"]

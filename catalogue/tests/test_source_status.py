@@ -141,6 +141,30 @@ def test_a_registry_that_is_not_reached_counts_after_the_grace_period() -> None:
     assert third["phase"] == "Degraded"
 
 
+def test_a_registry_stays_unreachable_until_it_answers_and_degrades_exactly_ten_seconds_later() -> None:
+    """Neither another filter's fault nor a scan that asks nothing is a success of it."""
+
+    def at(seconds: float, found: Scan, before: Resource) -> tuple[Resource, tuple[str, str, str]]:
+        now = NOW + timedelta(seconds=seconds)
+        result = status(found, before=before, now=now)
+        parent = condition_of({"status": result}, "DependenciesReachable") or {}
+        return result, (result["phase"], parent["status"], parent["lastTransitionTime"])
+
+    turned = format_time(NOW)
+    before, seen = at(0, scan(bad("DNSFailure")), status(scan(GOOD)))
+    assert seen == ("Ready", "False", turned)
+    before, seen = at(9.9, scan(bad("Timeout")), before)
+    assert seen == ("Ready", "False", turned), "another failure of the same kind counts from the first one"
+    before, seen = at(10, scan(bad("Timeout")), before)
+    assert seen == ("Failed", "False", turned)
+    for unasked in (scan(bad("SecretNotFound")), scan(missing="no CRDs"), scan(bad("InvalidConstraint"))):
+        before, (_, *parent) = at(60, unasked, before)
+        assert parent == ["False", turned]
+    # What refuses access has answered.
+    assert at(70, scan(bad("Unauthorized")), before)[1] == ("Failed", "True", format_time(NOW + timedelta(seconds=70)))
+    assert at(70, scan(GOOD), before)[1] == ("Ready", "True", format_time(NOW + timedelta(seconds=70)))
+
+
 def test_a_limit_that_was_reached_is_in_the_message_of_a_source_that_is_Ready() -> None:  # noqa: N802
     result = status(scan(GOOD, notes="maxModels is reached: 100 templates"), models=100)
     assert (result["phase"], result["message"], result["models"]) == (

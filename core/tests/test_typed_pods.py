@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -34,5 +35,5 @@ def test_pods_are_found_in_objects_of_any_kind_and_nothing_else_is_changed() -> 
 def test_a_canonical_quantity_is_the_same_amount_in_one_form(text: str) -> None:
     found = canonical_quantity(text)
     assert canonical_quantity(found) == found
-    if parse_quantity(text) * 10**9 % 1 == 0:
+    if (Fraction(parse_quantity(text)) * 10**9).denominator == 1:
         assert same_quantity(found, text)

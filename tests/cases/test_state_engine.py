@@ -44,7 +44,7 @@ def test_aim_34_a_restart_after_five_seconds_keeps_counting_from_a_timestamp_in_
     began = NOW + timedelta(seconds=subsecond)
     first = Memory().date([UNREACHABLE], status={}, now=began)
     assert first["Registry", "ConnectionRefused"] == began
-    unready = {"type": "RegistryReady", "status": "False", "reason": "ConnectionRefused", "message": "m"}
+    unready = {"type": "DependenciesReachable", "status": "False", "reason": "ConnectionRefused", "message": "m"}
     status = {"conditions": [{**unready, "lastTransitionTime": format_time(began)}]}
     restarted = Memory().date([UNREACHABLE], status=status, now=began + timedelta(seconds=5))
     begun = restarted["Registry", "ConnectionRefused"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from time import thread_time
 from typing import Any
 
 import pytest
 
 from airunway.kube import DEPLOYMENT, Client
+from airunway.plugins.host import SLOW_HOOK
 from airunway.resource import dig, uid_of
 from airunway.sdk import Compatibility, Context, ModelDeployment, Observation, Observed, Translation, workloads
 from airunway_testing.deployed_operator import Operator
@@ -30,7 +31,9 @@ def translate_spec(deployment: ModelDeployment, context: Context[Any]) -> Transl
     toys = usual(deployment, context)
     match shape_of(deployment):
         case "hangs":
-            time.sleep(1.1)  # a hook has one second
+            begun = thread_time()
+            while thread_time() - begun <= SLOW_HOOK:
+                pass
         case "renders":
             config = toys.objects[2]
             many = ({**config, "metadata": {"name": f"{deployment.metadata.name}-{n}"}} for n in range(10_000))

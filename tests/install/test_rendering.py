@@ -241,7 +241,7 @@ def test_watched_namespaces_give_roles_and_leave_to_the_cluster_what_has_no_name
         wide = {
             resource
             for obj in objects
-            if obj["kind"] == "ClusterRole" and not obj["metadata"]["name"].endswith(("-view", "-edit"))
+            if obj["kind"] == "ClusterRole" and not obj["metadata"]["name"].endswith(("-view", "-edit", "-tenant"))
             if obj["metadata"]["name"] != ENDPOINT_PICKER_ROLE
             for rule in obj["rules"]
             for resource in rule["resources"]

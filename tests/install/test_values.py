@@ -256,3 +256,11 @@ def test_b4_tenants_have_a_role_for_the_kind_that_the_webhook_asks_about(helms: 
     (aggregated,) = roles("airunway-provider-kaito", "--set=tenantRole.aggregateToEdit=true")
     assert aggregated["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"] == "true"
     assert not roles("airunway-provider-kaito", "--set=tenantRole.create=false")
+    # The same question about routes is the core's.
+    (routes,) = roles("airunway")
+    (rule,) = routes["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["gateway.networking.k8s.io"], ["httproutes"])
+    assert {"create", "update"} <= set(rule["verbs"])
+    assert not any("aggregate-to" in label for label in routes["metadata"]["labels"])
+    for option in ("gateway.mode=off", "webhook.accessReviewRoutes=false", "webhook.accessReview=false"):
+        assert not roles("airunway", f"--set={option}"), "nobody is asked for the right"

@@ -16,6 +16,7 @@ from tests.recorded import recorded_by
 from airunway.plugins.host import ProviderHost
 from airunway.resource import condition_of
 from airunway.status.reasons import CODES as REMEDIES
+from airunway.status.scheduling import TOO_MANY_GPUS
 
 STARTS = "Deploying Progressing: the Ray cluster starts"
 LOADS = "Deploying Progressing: all pods are ready, and the application is being deployed"
@@ -209,7 +210,9 @@ CODES = {
 def test_the_root_cause_is_named_with_a_remedy(recording: str, traces: Path, kuberay: ProviderHost) -> None:
     found = [s["rootCause"] for _, s in statuses(traces / f"{recording}.jsonl", kuberay) if "rootCause" in s]
     assert {cause["code"] for cause in found} == {CODES[recording]}
-    assert all(cause["message"].endswith(REMEDIES[cause["code"]].remedy_for(cause["object"])) for cause in found)
+    special = TOO_MANY_GPUS if recording == "e-unschedulable" else ""  # it asks for more than any of the nodes has
+    remedies = (REMEDIES[cause["code"]].remedy_for(cause["object"], special) for cause in found)
+    assert all(cause["message"].endswith(remedy) for cause, remedy in zip(found, remedies, strict=True))
 
 
 def test_replicas_are_workers_and_never_the_head(traces: Path, kuberay: ProviderHost) -> None:

@@ -163,11 +163,39 @@ def test_every_alert_has_its_runbook() -> None:
         assert rule["labels"]["severity"] in ("info", "warning", "critical")
 
 
-def test_promtool_accepts_the_rules() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
+def promtool(*arguments: str, text: str = "") -> None:
+    """Runs Prometheus' own tool; skips the test where there is none."""
+    program = shutil.which("promtool")
+    if program is None:
         pytest.skip("promtool is not on PATH (it comes with Prometheus)")
-    done = subprocess.run(
-        [promtool, "check", "rules", str(ALERTS)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([program, *arguments], input=text, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def parsable(query: str) -> str:
+    """A query of the dashboard as Grafana would send it."""
+    names = re.fullmatch(r"label_values\((.+), \w+\)", query)
+    return re.sub(r"\$\w+", ".*", (names[1] if names else query).replace("$__rate_interval", "1m"))
+
+
+def test_the_brackets_and_quotes_of_each_query_close() -> None:
+    """What can be seen without Prometheus' parser."""
+    for query in map(parsable, queries()):
+        open_: list[str] = []
+        assert query.count('"') % 2 == 0, query
+        for character in re.sub(r'"[^"]*"', "", query):
+            if character in "([{":
+                open_.append(character)
+            elif character in ")]}":
+                assert open_, query
+                assert f"{open_.pop()}{character}" in ("()", "[]", "{}"), query
+        assert not open_, query
+        assert "$" not in query, query
+
+
+def test_promtool_parses_every_query_and_accepts_the_rules(tmp_path: Path) -> None:
+    rules = [{"record": f"query:{number}", "expr": parsable(query)} for number, query in enumerate(queries())]
+    assert len(rules) > 60
+    recorded = tmp_path / "queries.yaml"
+    recorded.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), encoding="utf-8")
+    promtool("check", "rules", str(recorded), str(ALERTS))

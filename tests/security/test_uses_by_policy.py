@@ -94,6 +94,8 @@ async def test_m1_what_a_user_may_set_passes_the_guard_and_a_thief_may_not_set_m
         patch: Resource = {"spec": {"template": {"spec": {"containers": [capable]}}}}
         with pytest.raises(Forbidden, match="must not have capabilities added"):
             await thief.merge_patch(DEPLOYMENT, key, patch, dry_run=True)
+        held: Resource = {"metadata": {"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "deployment"}}}
+        await thief.merge_patch(DEPLOYMENT, key, {"spec": {"template": held}}, dry_run=True)  # as Kueue's webhook
         more: Resource = {"metadata": {"annotations": {"sidecar.istio.io/userVolume": "[]"}}}
         with pytest.raises(Forbidden, match="act on annotations with their domain"):
             await thief.merge_patch(DEPLOYMENT, key, {"spec": {"template": more}}, dry_run=True)

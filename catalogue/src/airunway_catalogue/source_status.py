@@ -16,7 +16,7 @@ from airunway.redaction import bounded
 from airunway.resource import Resource, condition_of, dig, filled, format_time, key_of, list_at, parse_time
 from airunway.status.conditions import Condition, as_word, conditions_in, is_fault
 from airunway.status.reasons import Category, category_of
-from airunway.status.rollup import DEPENDENCY_GRACE, Fault, Phase, Rollup, summary_of
+from airunway.status.rollup import DEPENDENCY_GRACE, Fault, Phase, Rollup, not_reached_since, summary_of
 from airunway.status.rollup import since as since_of
 
 SCAN_READY = "ScanReady"
@@ -37,6 +37,10 @@ _CODES = {
     "RateLimited": "ImagePull.RateLimited",
 }
 """Root causes that reasons of filters stand for."""
+
+
+_UNASKED = frozenset({"InvalidConstraint", "InvalidImageReference", "SecretNotFound"})
+"""Reasons of filters for which no registry is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +192,7 @@ def status_of(
         [config, ready],
         faults,
         created=scan is not None or bool(progress),
-        failures=[*_filter_conditions(scan)],
+        failures=[*_filter_conditions(scan), *_not_reached(source, scan)],
         running_message=ready.message or "Every filter was scanned",
         now=now,
         grace=grace,
@@ -301,6 +305,14 @@ def _filter_conditions(scan: Scan | None) -> Iterator[Resource]:
         if each.reason:
             text = f"filter {each.image}: {each.message}"
             yield {"type": f"{SCAN_READY}-{position:02}", "status": "False", "reason": each.reason, "message": text}
+
+
+def _not_reached(source: Resource, scan: Scan | None) -> Sequence[Resource]:
+    """The failure to reach a registry that the status has, where the newest scan has asked none: that is no success."""
+    asked = scan is not None and not scan.missing and any(each.reason not in _UNASKED for each in scan.filters)
+    if asked or (scan is not None and not scan.missing and not scan.filters):
+        return ()
+    return not_reached_since(conditions_in(source.get("status")), SCAN_READY)
 
 
 def _root_cause(source: Resource, scan: Scan | None, conditions: Sequence[Resource]) -> Resource | None:

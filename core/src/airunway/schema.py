@@ -36,6 +36,8 @@ class Violation:
 
 
 TYPE_INVALID = "FieldValueTypeInvalid"
+UNKNOWN_FIELD = "unknown field"
+"""How the message about a field that the schema does not have begins."""
 BLOCKING = frozenset(
     {TYPE_INVALID, "FieldValueRequired", "FieldValueNotSupported", "FieldValueTooLong", "FieldValueTooMany"}
 )
@@ -261,7 +263,7 @@ def _unknown(path: str, fields: Mapping[str, Check], found: Sequence[Violation])
     name = path.rsplit(".", 1)[-1]
     nearest = _nearest(name, fields) if len(found) < MAX_CAUSES else None  # the others are not reported
     hint = f", did you mean {nearest}?" if nearest else ""
-    return Violation(path=path, message=f"unknown field{hint}", reason="FieldValueNotSupported")
+    return Violation(path=path, message=f"{UNKNOWN_FIELD}{hint}", reason="FieldValueNotSupported")
 
 
 def _nearest(name: str, known: Mapping[str, Check]) -> str | None:

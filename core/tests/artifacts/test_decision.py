@@ -27,6 +27,7 @@ from airunway.artifacts.decision import (
 )
 from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
 from airunway.artifacts.jobs import Step, bound_to, next_attempt, result_of
+from airunway.artifacts.status import is_made
 from airunway.configs.resolution import resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway.status.conditions import Condition
@@ -481,6 +482,26 @@ POISON: list[Resource] = [
 ]
 
 
+def test_an_artifact_whose_digest_meets_that_of_another_content_is_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten digits can be met by trying revisions; here all digests are equal."""
+    monkeypatch.setattr("airunway.artifacts.claims.digest", lambda _, *, length: "0" * length)
+    validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
+    deployment: Resource = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d1", "generation": 1},
+        "spec": {"model": {"id": "a/b", "cache": {"mode": "Shared"}}},
+        "status": {"conditions": [validated]},
+    }
+    request = request_of(deployment, None)
+    assert request is not None
+    own = whole(request, ready())
+    evil = {**own, "spec": {**own["spec"], "source": {"uri": "hf://evil/b", "revision": "found"}}}
+    assert is_made(evil)
+    for artifact, reason in ((own, "Ready"), (evil, "ResourceConflict")):
+        engine = {"name": "vllm", "modelCache": True}
+        decision = decide_cache(CacheFacts(deployment=deployment, request=request, artifact=artifact, engine=engine))
+        assert (decision.condition.reason if decision.condition else "") == reason
+
+
 def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_conflict() -> None:
     """The thief copies name, labels and source, and adds what serves other weights; each is seen by itself."""
     validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
@@ -659,6 +680,12 @@ def test_a_dependency_stays_unreachable_until_it_answers_and_degrades_ten_second
     assert decide_artifact(tried).objects is not None
     assert said(tried) == ("Degraded", "False", turned), "a new try is no success"
     assert "is being tried again" in (decide_artifact(tried).status or {})["message"]
+    for child in ("DownloadReady", "StorageReady"):
+        no = Condition(type=child, status=False, reason="QuotaExceeded", message="exceeded quota")
+        refused = at(tried, 1002, refused=no)
+        assert (condition_of({"status": decide_artifact(refused).status}, child) or {})["reason"] == "QuotaExceeded"
+        assert said(refused)[1:] == ("False", turned), "a quota is no success of the hub"
+        assert said(at(refused, 1003, refused=None))[1:] == ("False", turned)
     answered = at(tried, 1010, progress={"totalBytes": 100, "downloadedBytes": 7, "phase": "Downloading"})
     assert said(answered) == ("Starting", "True", format_time(when(1010)))
 

@@ -12,9 +12,10 @@ from core.tests.any_json import anything, changed
 from core.tests.view.test_views import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer import Exit
 from typer.testing import CliRunner
 
-from airunway.cli.chat import LONGEST_PROMPT, _sentence, _served_name, _Talk, _Wanted, names_other_task
+from airunway.cli.chat import LONGEST_PROMPT, _sentence, _served_name, _stated_task, _Talk, _Wanted, names_other_task
 from airunway.cli.main import app
 from airunway.kube import SERVICE, Client, ClusterConfig, ConnectionFailed, api_error
 from airunway.resource import ObjectKey, Resource
@@ -64,6 +65,24 @@ def test_the_served_name_by_the_deployment() -> None:
     named["spec"]["model"]["servedName"] = "own"
     assert _served_name(named) == "own"
     assert _served_name({}) == ""
+
+
+def test_the_task_of_the_deployment_decides_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    obj = deployment(endpoint={"service": "llama-api", "port": 8080})
+    assert _stated_task(obj, asked="auto") is None
+    for task, asked_for in (("generate", None), ("embed", Task.EMBEDDING), ("rerank", Task.RERANK)):
+        obj["spec"]["model"]["task"] = task
+        assert _stated_task(obj, asked="auto") is asked_for, task
+    for task, path in (("transcribe", "/v1/audio/transcriptions"), ("classify", "/classify")):
+        obj["spec"]["model"]["task"] = task
+        assert _stated_task(obj, asked="chat") is None
+        with pytest.raises(Exit):
+            _stated_task(obj, asked="auto")
+        said = capsys.readouterr().err
+        assert f"spec.model.task {task}" in said
+        assert "kubectl port-forward service/llama-api 8000:8080 -n ml" in said
+        assert f"curl http://127.0.0.1:8000{path} " in said
+        assert "Llama-3.1-8B-Instruct" in said
 
 
 @pytest.mark.parametrize(

@@ -325,6 +325,22 @@ def test_the_config_is_shown_with_the_origin_of_each_field_and_the_route(write: 
     assert (found["runtimeConfig"]["scope"], found["routing"]["request"]) == ("Merged", "Required")
 
 
+def test_paths_and_model_names_that_the_platform_allows_are_one_line(write: Any) -> None:
+    providers = write("providers.yaml", config("kaito", "vllm"))
+    lists = {"pathPrefixes": ["/ml/{namespace}"], "modelNames": ["{namespace}/*"]}
+    configs = write("configs.yaml", runtime_config("platform", kind="ClusterRuntimeConfig", routing=lists))
+    shown = {}
+    for name, path in (("good", "/ml/team/a"), ("bad", "/ml/other")):
+        asked = deployment(resources=GPU, gateway={"pathTemplate": path})
+        asked["metadata"]["namespace"] = "team"
+        arguments = ["explain", "-f", write(f"{name}.yaml", asked), "--providers", providers]
+        shown[name] = run(*arguments, "--runtime-config", configs).output
+        line = "Allowed: paths below /ml/team; model names team/* (by ClusterRuntimeConfigs; the policy may allow less)"
+        assert line in shown[name]
+    assert "Path:    /ml/team/a (template" in shown["good"]
+    assert "Path:    the path /ml/other is not allowed in namespace 'team'" in shown["bad"]
+
+
 def test_without_a_config_and_without_a_route(write: Any) -> None:
     providers = write("providers.yaml", config("kaito", "vllm"))
     off = write("md.yaml", deployment(resources=GPU, gateway={"enabled": False}))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from random import Random
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from core.tests.any_json import anything, changed
 from core.tests.view.test_views import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.cli.top import top_lines
-from airunway.resource import Resource
+from airunway.kube import Client, Kind
+from airunway.resource import ObjectKey, Resource
 from airunway.sdk.picker import COMPONENT
-from airunway.snapshots.loads import _places, engine_of, ready_pods
+from airunway.snapshots.loads import PodMetrics, _places, engine_of, ready_pods
 from airunway.snapshots.serving import endpoint_of
 from airunway.view import Unseen
 from airunway.view.engine_metrics import LoadRow, PodLoad, SampleReader, load_row
@@ -54,6 +57,47 @@ def test_only_pods_that_serve_are_asked() -> None:
     leaving = pod()
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert ready_pods([picker, download, starting, leaving, pod()]) == [pod()]
+
+
+class RayClient:
+    """A cluster of Ray as KubeRay makes it: the engine's numbers are on the port ``metrics`` of the worker."""
+
+    def __init__(self, worker: list[str]) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self._worker = worker
+        head = pod(("serve", 8000), ("metrics", 8080), **{"ray.io/node-type": "head"})
+        worker_pod = pod(("metrics", 8080), **{"ray.io/node-type": "worker"})
+        head["metadata"] |= {"name": "head", "namespace": "ml", "uid": "h"}
+        worker_pod["metadata"] |= {"name": "worker", "namespace": "ml", "uid": "w"}
+        for each in (head, worker_pod):
+            each["metadata"]["labels"]["airunway.ai/model-deployment"] = "llama"
+        self._pods = [head, worker_pod]
+
+    async def list_all(self, kind: Kind, **_: Any) -> list[Resource]:
+        return self._pods if kind.kind == "Pod" else [deployment(targetPort=8000)]
+
+    async def proxied(self, _: Kind, key: ObjectKey, *, port: int, **__: Any) -> AsyncIterator[str]:
+        self.asked.append((key.name, port))
+        yield "ray_node_cpu_count 8"
+        for text in self._worker if key.name == "worker" else ():
+            yield text
+
+
+@pytest.mark.parametrize("numbers", [['ray_vllm_num_requests_running{WorkerId="a"} 3'], []])
+async def test_of_a_ray_cluster_the_worker_that_serves_counts_on_rays_own_port(numbers: list[str]) -> None:
+    client = RayClient(numbers)
+    (found,) = await PodMetrics(cast("Client", client), ObjectKey("ml", "")).rows()
+    assert (found.pods, found.reporting) == (1, len(numbers))
+    assert ("worker", 8080) in client.asked
+    if numbers:
+        assert ("worker", 8000) not in client.asked
+        assert found.running == 3
+        assert found.unseen == ()
+    else:
+        assert [each.why for each in found.unseen] == [
+            each.why for each in found.unseen if "log_engine_metrics" in each.why
+        ]
+        assert found.unseen
 
 
 def test_a_question_mark_has_its_reason_and_reasons_are_bounded() -> None:

@@ -245,6 +245,12 @@ async def test_c5_the_default_config_deleted_in_use_is_an_event(core: None, stag
     found = await stage.until(key, DEFAULTS)
     assert "effectiveRuntimeConfig" not in found["status"]
     await eventually(lambda: _events(stage.client, key))
+    assert await _events(stage.client, key, "RuntimeConfigChanged") == [], "the first that is followed is no change"
+    await stage.cluster_config()
+    await stage.until(key, FOUND)
+    await eventually(lambda: _events(stage.client, key, "RuntimeConfigChanged"))
+    (said,) = await _events(stage.client, key, "RuntimeConfigChanged")
+    assert str(said["note"]).startswith("ClusterRuntimeConfig 'default' is used now: ")
 
 
 async def test_c6_c7_c8_inherit_and_hashes_that_move_with_either_object(core: None, stage: Stage) -> None:

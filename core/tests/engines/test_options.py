@@ -216,10 +216,10 @@ def test_a_list_is_read_and_judged_in_five_milliseconds() -> None:
 def _reading(deployment: ModelDeployment, program: str) -> float:
     _record.cache_clear()
     _options.cache_clear()
-    begun = time.perf_counter()
+    begun = time.thread_time()
     whole_option(program, "max-model-len")
     assert option_remarks(engine_arguments(deployment, engine="vllm").options, program, RELEASE) == OptionRemarks()
-    return time.perf_counter() - begun
+    return time.thread_time() - begun
 
 
 def test_a_list_of_thousands_is_judged_without_looking_at_all_of_it() -> None:

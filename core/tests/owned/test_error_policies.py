@@ -49,7 +49,7 @@ def test_every_reason_is_registered() -> None:
                 'x is forbidden: User "u" cannot create y',
             )
         ),
-        (ApiError(418), "DependenciesUnreachable"),
+        (ApiError(418), "WriteFailed"),
     ],
 )
 def test_a_failure_gets_its_reason(error: ApiError, reason: str) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
@@ -23,7 +22,6 @@ from hypothesis import strategies as st
 from airunway.api import names
 from airunway.configs.patterns import matches
 from airunway.configs.resolution import Resolution, check, propagated, resolve
-from airunway.plugins import host as plugin_host
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
 from airunway.plugins.settings import runtime_settings
@@ -86,14 +84,6 @@ def primary_of(provider: str) -> Resource:
 
 
 FACTORY: list[MakeDeployment] = []
-
-
-@pytest.fixture(autouse=True, scope="module")
-def patience() -> Iterator[None]:
-    """What is asked here is what a hook answers; how long it takes is the machine's affair, and others load it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugin_host, "SLOW_HOOK", 600.0)
-        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

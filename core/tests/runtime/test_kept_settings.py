@@ -287,10 +287,11 @@ def test_the_record_has_the_default_of_the_transformer_that_writes(
     assert (made["spec"]["image"], record["provider"]["image"]) == ("engine:1", "engine:1")
 
 
-def test_real_llmd_9_every_provider_keeps_its_images() -> None:
+def test_real_llmd_9_every_provider_keeps_its_images_and_the_family_of_addresses() -> None:
     names_ = ("vllm", "llmd", "kuberay", "dynamo", "kaito")
     kept = {name: set(kept_settings(load(name).settings({}))) for name in names_}
-    assert kept == {
+    assert all("ip_family" in found for found in kept.values())
+    assert {name: found - {"ip_family"} for name, found in kept.items()} == {
         "vllm": {"vllm_image", "sglang_image", "trtllm_image", "llamacpp_image"},
         "llmd": {"vllm_image", "picker_image", "picker_version", "sidecar_image", "sidecar_version"},
         "kuberay": {"image"},

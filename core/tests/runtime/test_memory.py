@@ -43,13 +43,23 @@ def test_no_fault_begins_in_the_future() -> None:
 
 def test_after_a_restart_a_condition_or_the_root_cause_tells_the_beginning() -> None:
     begun = NOW - timedelta(minutes=3)
-    unready = {"type": "PodsReady", "status": "False", "reason": "Timeout", "lastTransitionTime": format_time(begun)}
-    assert Memory().date([SLOW], status={"conditions": [unready]}, now=NOW) == {KEY: begun}
-    other = {**unready, "reason": "DNSFailure"}
-    assert Memory().date([SLOW], status={"conditions": [other]}, now=NOW) == {KEY: NOW}
     crash = Fault(component="Pods", reason="CrashLoopBackOff")
+    unready = {"type": "PodsReady", "status": "False", "reason": crash.reason, "lastTransitionTime": format_time(begun)}
+    assert Memory().date([crash], status={"conditions": [unready]}, now=NOW)["Pods", crash.reason] == begun
+    other = {**unready, "reason": "PodFailed"}
+    assert Memory().date([crash], status={"conditions": [other]}, now=NOW)["Pods", crash.reason] == NOW
     cause = {"code": "Engine.CrashLoop", "object": "Pod/ml/a", "message": "", "since": format_time(begun)}
-    assert Memory().date([crash], status={"rootCause": cause}, now=NOW)["Pods", "CrashLoopBackOff"] == begun
+    assert Memory().date([crash], status={"rootCause": cause}, now=NOW)["Pods", crash.reason] == begun
+
+
+def test_after_a_restart_what_is_out_of_reach_counts_from_when_its_dependencies_were_reported_unreachable() -> None:
+    """The pods may have been unready before, while they only started."""
+    hour, begun = NOW - timedelta(hours=1), NOW - timedelta(minutes=3)
+    unready = {"type": "PodsReady", "status": "False", "reason": "Timeout", "lastTransitionTime": format_time(hour)}
+    parent = {"type": "DependenciesReachable", "status": "False", "lastTransitionTime": format_time(begun)}
+    assert Memory().date([SLOW], status={"conditions": [unready, parent]}, now=NOW) == {KEY: begun}
+    reachable = {**parent, "status": "True"}
+    assert Memory().date([SLOW], status={"conditions": [unready, reachable]}, now=NOW) == {KEY: NOW}
 
 
 @pytest.mark.parametrize(

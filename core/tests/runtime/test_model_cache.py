@@ -513,16 +513,16 @@ def test_progress_of_a_download_is_no_part_of_what_a_pass_reads(
 def test_a46_a_kaito_template_does_not_become_a_preset_while_its_weights_are_fetched(
     plain: MakeDeployment, how: dict[str, Any]
 ) -> None:
-    kaito = load("kaito")
+    kaito, inference = load("kaito"), ("spec", "template", "inference")  # of an InferenceSet
     given: Resource = {"provider": {"name": "kaito"}}
     context = replace(assumed_context(kaito, engine="vllm", now=NOW), cache=FIRST)
     asked = plain(model=SHARED, status=given)
     obj = copy_of(translate(kaito, asked, parsed(asked), context).objects[0])
     obj["metadata"] |= {"uid": "workspace", "creationTimestamp": format_time(NOW - timedelta(hours=1))}
     decision = decide(state(kaito, answered(asked, **how), obj, resolution=NONE), kaito, settings=kaito.settings({}))
-    assert "template" in decision.objects[0]["inference"]
+    assert "template" in dig(decision.objects[0], *inference)
     assert decision.plan is not None
     assert Action.REPLACE not in [step.action for step in decision.plan.steps]
     off = plain(model={"id": "org/model"}, status=given)
     decision = decide(state(kaito, answered(off, **how), obj, resolution=NONE), kaito, settings=kaito.settings({}))
-    assert "preset" in decision.objects[0]["inference"], "the cache goes with the change of the spec"
+    assert "preset" in dig(decision.objects[0], *inference), "the cache goes with the change of the spec"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airunway.api.modeldeployment import defaulted_spec
 from airunway.selection.choice import choose_engine
 from airunway.selection.facts import STALE_AFTER, ProviderFacts, provider_facts, request_of
-from airunway.selection.provider import Candidate, choose_provider, recorded
+from airunway.selection.provider import Candidate, choose_provider, recorded, unsupported
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ def config(
     ready: bool = True,
     heartbeat: datetime | None = NOW,
     selection: str = "Auto",
-    **flags: bool,
+    **flags: object,
 ) -> ProviderFacts:
     """Facts of a config whose engines are (name, devices, modes) triples of space-separated words."""
     resource: dict[str, Any] = {
@@ -263,6 +263,22 @@ def test_an_engine_that_no_provider_runs_with_a_model_cache_is_not_chosen_where_
     assert choose_engine(request, [plain, caching], explicit=None, pinned=None, now=NOW).engine == "sglang"
     assert choose_engine(request, [plain], explicit=None, pinned=None, now=NOW).engine == "vllm", (
         "it says what it lacks"
+    )
+
+
+def test_an_engine_that_only_embeds_does_not_generate() -> None:
+    both = config("both", ("sglang", "gpu", "aggregated"), tasks=["generate", "embed"])
+    embeds = config("embeds", ("vllm", "gpu", "aggregated"), tasks=["embed"])
+    plain = config("plain", ("vllm", "gpu", "aggregated"))
+    for task, engine, provider in (("generate", "sglang", "both"), ("embed", "vllm", "embeds")):
+        request = request_of(defaulted_spec(spec(resources=GPU1, model={"id": "o/m", "task": task}), engine=None))
+        assert choose_engine(request, [both, embeds], explicit=None, pinned=None, now=NOW).engine == engine
+        assert choose_provider(request, [both, embeds], engine=engine, now=NOW).provider == provider
+        assert bool(unsupported(request, plain, engine=None)) is (task == "embed")
+    (only,) = unsupported(request_of(defaulted_spec(spec(resources=GPU1), engine=None)), embeds, engine="vllm")
+    assert (only.path, only.message) == (
+        "spec.model.task",
+        "embeds runs no models of task generate with vllm: name another provider",
     )
 
 

@@ -36,6 +36,8 @@ ROWS = [
     Row("within its grace the phase stays Running", "Timeout", "Running", True, NOW, Phase.RUNNING, True),
     Row("after its grace it degrades", "Timeout", "Running", True, NOW - DEPENDENCY_GRACE, Phase.DEGRADED),
     Row("while starting it goes on deploying first", "ImagePullBackOff", "Deploying", True, NOW, Phase.DEPLOYING),
+    Row("an error that passes changes nothing at once", "UpstreamError", "Running", True, NOW, Phase.RUNNING, True),
+    Row("one that lasts degrades", "UpstreamError", "Deploying", True, NOW - DEPENDENCY_GRACE, Phase.DEGRADED),
     Row("missing capacity is waiting", "FailedScheduling", "Deploying", True, NOW, Phase.DEPLOYING),
     Row("persistent lack degrades", "FailedScheduling", "Deploying", True, NOW - CAPACITY_PATIENCE, Phase.DEGRADED),
     Row("out of memory while serving degrades", "PodOOMKilled", "Running", True, None, Phase.DEGRADED),
@@ -152,7 +154,14 @@ def test_parents_name_the_child_that_speaks_against_them() -> None:
 
 @pytest.mark.parametrize(
     ("status", "reason", "reachable"),
-    [("Unknown", "StaleStatus", False), ("Unknown", "Timeout", True), ("False", "Timeout", False)],
+    [
+        ("Unknown", "StaleStatus", False),
+        ("Unknown", "Timeout", True),
+        ("False", "Timeout", False),
+        # What reports an error has been reached.
+        ("False", "UpstreamError", True),
+        ("False", "WriteFailed", True),
+    ],
 )
 def test_who_is_not_heard_of_speaks_against_the_dependencies(status: str, reason: str, reachable: bool) -> None:
     child = {"type": "ProviderResourceReady", "status": status, "reason": reason, "message": "silent"}

@@ -29,10 +29,13 @@ def cause_of(*told: Resource, message: str = SELECTOR) -> RootCause:
     return cause
 
 
-def gated(*gates: str, name: str = "llama-0") -> Resource:
+def gated(*gates: str, name: str = "llama-0", queue: str = "") -> Resource:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "is blocked"}
     spec = {"nodeName": None, "schedulingGates": [{"name": gate} for gate in gates]}
-    return pod(name, spec=spec, conditions=[{**condition, "lastTransitionTime": at(40)}])
+    made = pod(name, spec=spec, conditions=[{**condition, "lastTransitionTime": at(40)}])
+    if queue:
+        made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), "kueue.x-k8s.io/queue-name": queue}
+    return made
 
 
 # ---------------------------------------------------------------------------------------------------------- autoscalers
@@ -167,11 +170,9 @@ def test_several_gates_are_all_named_and_kueue_s_has_advice_about_the_queue() ->
 def test_a_pod_in_place_of_one_that_kueue_evicted_says_why_in_one_line() -> None:
     why = "Preempted to accommodate a workload (UID: 7) due to prioritization in the ClusterQueue"
     told = event("Stopped", why, name="llama-9", uid="gone")
-    (found,) = find_symptoms(evidence(gated(KUEUE, name="llama-1"), events=(told,)), now=NOW)
-    assert (
-        found.message
-        == f"Pod llama-1: may not be scheduled yet: scheduling gate {KUEUE}; Kueue evicted pod llama-9: {why}."
-    )
+    (found,) = find_symptoms(evidence(gated(KUEUE, name="llama-1", queue="team"), events=(told,)), now=NOW)
+    gate = f"scheduling gate {KUEUE} (queue team)"
+    assert found.message == f"Pod llama-1: may not be scheduled yet: {gate}; Kueue evicted pod llama-9: {why}."
     foreign = event("Stopped", why, name="other-9", uid="gone")
     assert "evicted" not in find_symptoms(evidence(gated(KUEUE), events=(foreign,)), now=NOW)[0].message
 

@@ -51,12 +51,12 @@ def test_disaggregated_mode(vllm: Any, context: Any) -> None:
         (
             {"image": "i", "model": {"id": "o/m", "storage": {"volumes": [{"name": "v", "mountPath": "/v"}]}}},
             "spec.model.storage.volumes[0]",
-            "volume v needs claimName (or size) and mountPath",
+            "volume v needs claimName (or size), configMap or secret, and mountPath to be mounted",
         ),
         (
             {"image": "i", "model": {"id": "o/m", "storage": {"volumes": [{"name": "v", "claimName": "c"}]}}},
             "spec.model.storage.volumes[0]",
-            "volume v needs claimName (or size) and mountPath",
+            "volume v needs claimName (or size), configMap or secret, and mountPath to be mounted",
         ),
         (
             {"provider": {"overrides": {"inference": {"template": {"spec": {}}}}}},
@@ -134,6 +134,9 @@ REFUSED = {
     "spec.resources.gpu.type": {"vllm"},  # the default image is for NVIDIA's
     "spec.serving.mode": {found.base for found in FOUND},
     "spec.affinity": {found.base for found in FOUND},
+    "spec.scaling.nodesPerReplica": {found.base for found in FOUND},
+    # The runner (with an own model the program of the image is not known) generates only.
+    "spec.model.task": {"llamacpp, own image", "llamacpp, 16 GPUs", "llamacpp on CPU"},
 }
 """The fields whose change is refused, and where; everywhere else a refusal is wrong."""
 

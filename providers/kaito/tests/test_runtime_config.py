@@ -23,6 +23,8 @@ EVERYTHING = RuntimeSettings(
     image_pull_secrets=("shared",),
     token="config-token",
 )
+HOME = ({"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "model"})
+"""What every container of an engine has."""
 
 
 def inference(deployment: Any, around: Any) -> Resource:
@@ -63,7 +65,7 @@ def test_the_deployments_own_token_wins_and_the_preset_stays(vllm: Any, context:
 def test_env_of_a_config_makes_a_template(vllm: Any, context: Any) -> None:
     runtime = RuntimeSettings(env=({"name": "A", "value": "config"},))
     (container,) = inference(vllm(), context(runtime=runtime))["template"]["spec"]["containers"]
-    assert container["env"] == [{"name": "A", "value": "config"}]
+    assert container["env"] == [{"name": "A", "value": "config"}, *HOME]
 
 
 def test_c22_a_template_has_all_of_it_and_the_deployments_own_wins(vllm: Any, context: Any) -> None:
@@ -78,6 +80,7 @@ def test_c22_a_template_has_all_of_it_and_the_deployments_own_wins(vllm: Any, co
     assert container["env"] == [
         {"name": "A", "value": "own"},
         {"name": "B", "value": "config"},
+        *HOME,
     ]
     assert container["envFrom"] == [{"secretRef": {"name": "config-token"}}]
     assert template["spec"]["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]

@@ -59,7 +59,7 @@ def test_what_kuberay_needs_to_take_it_is_there(deployment: Any, context: Any, s
         ({"gpu": {"count": 1}}, {"num-cpus": "8", "num-gpus": "1"}),
         ({"gpu": {"count": 4}, "cpu": "500m"}, {"num-cpus": "8", "num-gpus": "4"}),
         ({"gpu": {"count": 8}, "cpu": "30500m"}, {"num-cpus": "31", "num-gpus": "8"}),
-        ({"gpu": {"count": 2, "type": "nvidia.com/mig-1g.5gb"}}, {"num-cpus": "8", "num-gpus": "2"}),
+        ({"gpu": {"count": 1, "type": "nvidia.com/mig-1g.5gb"}}, {"num-cpus": "8", "num-gpus": "1"}),
     ],
 )
 def test_ray_is_told_what_a_worker_has(

@@ -34,12 +34,16 @@ def test_it_holds_the_contract_and_asks_for_nothing_beyond_its_kinds(host: Provi
 def test_capabilities_are_what_it_can_handle(host: ProviderHost, deployment: Any, context: Any, engine: str) -> None:
     said = {entry.name: entry for entry in host.manifest.engines}[engine]
     ctx = context(engine, gpus_per_node=8, **{f"{engine}_image": "registry.example/i:1"})
-    assert host.can_handle(deployment(), ctx).ok is said.gpu_support
-    assert host.can_handle(deployment(resources={}), ctx).ok is said.cpu_support
-    assert host.can_handle(deployment(resources={"gpu": {"count": 16}}), ctx).ok is said.multi_node
-    assert host.can_handle(deployment(scaling={"replicas": 0}), ctx).ok is said.scale_to_zero
-    split = deployment(serving={"mode": "disaggregated"})
-    assert host.can_handle(split, ctx).ok is ("disaggregated" in said.serving_modes)
+    model = {"id": "o/m/m.gguf" if engine == "llamacpp" else "o/m"}
+
+    def runs(**fields: Any) -> bool:
+        return host.can_handle(deployment(model=model, **fields), ctx).ok
+
+    assert runs() is said.gpu_support
+    assert runs(resources={}) is said.cpu_support
+    assert runs(resources={"gpu": {"count": 16}}) is said.multi_node
+    assert runs(scaling={"replicas": 0}) is said.scale_to_zero
+    assert runs(serving={"mode": "disaggregated"}) is ("disaggregated" in said.serving_modes)
 
 
 @pytest.mark.parametrize("gpus", [0, 1])

@@ -191,6 +191,19 @@ _IN_A_POD: dict[str, tuple[Resource, str]] = {
     "a scheduler of its own": ({"schedulerName": "evil"}, "must not choose another scheduler"),
     "a field that nobody writes": ({"shareProcessNamespace": True}, FIELDS_OF_PODS),
     "a name of a host": ({"hostname": "registry"}, FIELDS_OF_PODS),
+    "a domain of hosts": ({"subdomain": "registry"}, FIELDS_OF_PODS),
+    "a host's whole name": ({"setHostnameAsFQDN": True}, FIELDS_OF_PODS),
+    "a priority by number": ({"priority": 2_000_001_000}, FIELDS_OF_PODS),
+    "no preemption": ({"preemptionPolicy": "Never"}, FIELDS_OF_PODS),
+    "a gate of scheduling": ({"schedulingGates": [{"name": "evil.example/hold"}]}, FIELDS_OF_PODS),
+    "a gate of readiness": ({"readinessGates": [{"conditionType": "evil.example/never"}]}, FIELDS_OF_PODS),
+    "another operating system": ({"os": {"name": "windows"}}, FIELDS_OF_PODS),
+    "a driver's volume in the pod": ({"volumes": [{"name": "x", "csi": {"driver": "evil.example"}}]}, _MOUNTS),
+    "a driver of the node": ({"volumes": [{"name": "x", "flexVolume": {"driver": "evil.example/x"}}]}, _MOUNTS),
+    "a disk of the network": (
+        {"volumes": [{"name": "x", "iscsi": {"targetPortal": "a", "iqn": "iqn.2000-01.example:a", "lun": 0}}]},
+        _MOUNTS,
+    ),
 }
 IN_A_CONTAINER: dict[str, tuple[Resource, str]] = {
     "privileged": ({"securityContext": {"privileged": True}}, PRIVILEGED),
@@ -206,6 +219,14 @@ IN_A_CONTAINER: dict[str, tuple[Resource, str]] = {
     "a connection of the node": ({"startupProbe": {"tcpSocket": {"port": 22, "host": "10.0.0.1"}}}, "probes must not"),
     "a request of the node": (
         {"lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "169.254.169.254"}}}},
+        "probes must not",
+    ),
+    "a request of the node at the start": (
+        {"lifecycle": {"postStart": {"httpGet": {"port": 80, "host": "169.254.169.254"}}}},
+        "probes must not",
+    ),
+    "a connection of the node at the start": (
+        {"lifecycle": {"postStart": {"tcpSocket": {"port": 22, "host": "10.0.0.1"}}}},
         "probes must not",
     ),
     "an SELinux type of a container": ({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}, PROFILES),

@@ -207,9 +207,12 @@ def content_name(spec: Resource, namespace: str, *, owner: str = "") -> str:
     Everything that decides what is fetched, from where and as whom is in it, but for the fields that made artifacts
     never have (`_USERS_OWN`).
     """
-    return artifact_name(
-        text_at(spec, "source", "uri"),
-        namespace,
+    return artifact_name(text_at(spec, "source", "uri"), namespace, *_content(spec, owner))
+
+
+def _content(spec: Resource, owner: str) -> tuple[str, ...]:
+    """What a name is made of beside source and namespace."""
+    return (
         text_at(spec, "source", "revision"),
         text_at(spec, "storageClassName"),
         text_at(spec, "accessMode"),
@@ -218,6 +221,22 @@ def content_name(spec: Resource, namespace: str, *, owner: str = "") -> str:
         *_of_config(text_at(spec, "runtimeConfigName")),
         *((f"ca:{ca.config_map}/{ca.key}",) if (ca := ca_bundle_at(spec)) is not None else ()),
     )
+
+
+def is_content_of(artifact: Resource, wanted: Resource) -> bool:
+    """Whether an artifact has the very content of the one that the part would make under its name.
+
+    A digest of ten digits can be met by trying revisions, so the name alone proves nothing.
+    """
+
+    def content(obj: Resource) -> tuple[str, ...]:
+        spec = mapping_at(obj, "spec")
+        uri, config = text_at(spec, "source", "uri"), text_at(spec, "runtimeConfigName")
+        if key_of(wanted).name == bucket_name(uri, key_of(artifact).namespace, config=config):
+            return uri, *_of_config(config)  # no more is in such a name
+        return uri, *_content(spec, text_at(controller_owner(obj), "uid"))
+
+    return content(artifact) == content(wanted)
 
 
 def bucket_name(uri: str, namespace: str, *, config: str = "") -> str:

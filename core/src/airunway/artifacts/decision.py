@@ -77,6 +77,9 @@ from airunway.status.rootcause import RootCause
 _ABANDONED = timedelta(minutes=5)
 """How long a made artifact that is not complete stays without a user."""
 
+_UNASKED = frozenset({Category.CAPACITY, Category.EXHAUSTION, Category.PROGRESS})
+"""Categories of what happens before the source is asked, or without its answer."""
+
 _TTL = timedelta(hours=24)
 """``retention.ttlAfterUnused`` if the spec does not say it."""
 
@@ -480,12 +483,15 @@ class _Work:
         """The decision with the whole status."""
         now, config, before = self.facts.now, self.config, self.artifact.get("status")
         policy = (config or BUILT_IN).status_policy
-        if (said := self.verdicts.get("DownloadReady")) is not None and not self._has_answered():
+        said, answered = self.verdicts.get("DownloadReady"), self._has_answered()
+        if said is not None and not answered:
             self.verdicts["DownloadReady"] = not_reached_yet(self.recorded, said)
         status, wake = status_of(
             self.artifact,
             self.verdicts,
             created=bool(self.attempts or self.claim),
+            answered=answered
+            or (said is not None and (said.ready is True or category_of(said.reason) not in _UNASKED)),
             now=now,
             cause=self.facts.cause,
             grace=policy.grace,

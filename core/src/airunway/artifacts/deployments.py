@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.api.rules import MODEL_CACHE_PATH
-from airunway.artifacts.claims import content_name, is_smaller
+from airunway.artifacts.claims import content_name, is_content_of, is_smaller
 from airunway.artifacts.status import is_made
 from airunway.configs.resolution import BUILT_IN, EffectiveConfig, config_name
 from airunway.references import is_path
@@ -152,7 +152,7 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
             "mode: Dedicated with one replica"
         )
         return "AccessModeConflict", text
-    if facts.artifact is not None and _is_derived(facts.deployment, request) and not is_made(facts.artifact):
+    if facts.artifact is not None and _is_derived(facts.deployment, request) and not _is_meant(facts.artifact, request):
         text = (
             f"ModelArtifact {request.name} has the name of the one that is made for {request.uri or 'a template'}, and "
             "is not what the model cache makes: a user created it, or edited what it fetches; delete it, or name one "
@@ -160,6 +160,12 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
         )
         return "ResourceConflict", text
     return None
+
+
+def _is_meant(artifact: Resource, request: CacheRequest) -> bool:
+    """Whether an artifact is what the part makes for the request; a template's own one only has its name."""
+    wanted = request.artifact
+    return is_made(artifact) and (wanted is None or is_content_of(artifact, wanted))
 
 
 def _is_derived(deployment: Resource, request: CacheRequest) -> bool:

@@ -13,7 +13,17 @@ from airunway.configs.resolution import Resolution
 from airunway.resource import Resource, controller_owner, dig, format_time, is_integer, key_of, labels_of, text_at
 from airunway.status.conditions import conditions_in
 from airunway.status.reasons import Category, category_of, code_of_download
-from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, Phase, Rollup, Verdict, since, summary_of
+from airunway.status.rollup import (
+    CAPACITY_PATIENCE,
+    DEPENDENCY_GRACE,
+    Fault,
+    Phase,
+    Rollup,
+    Verdict,
+    not_reached_since,
+    since,
+    summary_of,
+)
 from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of, root_cause_status
 
 _CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")
@@ -42,10 +52,14 @@ def status_of(
     created: bool,
     now: datetime,
     cause: RootCause | None = None,
+    answered: bool = True,
     grace: timedelta = DEPENDENCY_GRACE,
     patience: timedelta = CAPACITY_PATIENCE,
 ) -> tuple[Resource, float | None]:
-    """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone."""
+    """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone.
+
+    `answered`: nothing shows that the hub is still out of reach, if it was.
+    """
     before = conditions_in(artifact.get("status"))
     faults = [
         Fault(component=t, reason=v.reason, message=v.message, since=since(before, t, v.reason) or now)
@@ -57,6 +71,7 @@ def status_of(
         [verdict.condition(type_) for type_, verdict in verdicts.items()],
         faults,
         created=created,
+        failures=() if answered else not_reached_since(before, "DownloadReady"),
         running_message="The weights are complete and verified",
         now=now,
         grace=grace,

@@ -44,6 +44,12 @@ _FAULTY = (400, 422)
 _LONGEST_REFUSAL = 2000
 """Characters of a message that are searched."""
 
+_OF_DEPLOYMENT = {"embed": Task.EMBEDDING, "rerank": Task.RERANK}
+"""What is asked for where ``spec.model.task`` says that the model does not generate."""
+
+_ELSEWHERE = {"transcribe": "/v1/audio/transcriptions", "classify": "/classify"}
+"""Where tasks are asked for that this command does not know."""
+
 _OTHER_TASK = re.compile(
     r"chat[_ ]template(?: is)? (?:not (?:set|found|defined)|no longer|missing)"
     r"|(?:missing|provide|needs|requires|has no|without) (?:a |the )?chat[_ ]template"
@@ -154,6 +160,7 @@ async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
     from airunway.snapshots.serving import advertised, endpoint_of, pod_endpoint
 
     deployment = await client.get(MODEL_DEPLOYMENT, key)
+    stated = _stated_task(deployment, asked=wanted.task)
     endpoint = endpoint_of(deployment) or await pod_endpoint(client, deployment)
     if endpoint is None:
         phase = bounded(str(dig(deployment, "status", "phase", default="Unknown")), 40)
@@ -168,6 +175,8 @@ async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
     model = wanted.model or (found.models[0] if found.models else _served_name(deployment))
     if wanted.task != "auto":
         tasks = [Task(wanted.task)]
+    elif stated is not None:
+        tasks = [stated]
     else:
         tasks = [*found.tasks] or [task for task in PATHS if task is not Task.RERANK]
     return _Talk(
@@ -177,8 +186,31 @@ async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
         wanted=wanted,
         model=model,
         tasks=tasks,
-        certain=wanted.task != "auto" or bool(found.tasks),
+        certain=wanted.task != "auto" or stated is not None or bool(found.tasks),
     )
+
+
+def _stated_task(deployment: Resource, *, asked: str) -> Task | None:
+    """What to ask for by ``spec.model.task``; None if that leaves it to the server. Exits with 1 if it is nothing that
+    this command asks for, unless the user has `asked` for a task by name.
+    """
+    from airunway.templates.expansion import effective
+
+    task = dig(effective(deployment), "spec", "model", "task")
+    if asked == "auto" and task in _ELSEWHERE:
+        path, model = _ELSEWHERE[task], _served_name(deployment)
+        words = ["-H", "Content-Type: application/json", "-d", json.dumps({"model": model, "input": "text"})]
+        if task == "transcribe":
+            words = ["-F", "file=@speech.wav", "-F", f"model={model}"]
+        name, namespace = (str(dig(deployment, "metadata", key)) for key in ("name", "namespace"))
+        service = dig(deployment, "status", "endpoint", "service", default=name)
+        port = dig(deployment, "status", "endpoint", "port", default=80)
+        fail(
+            f"the model of md/{name} has spec.model.task {task}, for which there is no chat: it answers at {path}. "
+            f"After `kubectl port-forward service/{bounded(str(service))} 8000:{port} -n {namespace}`: "
+            f"curl http://127.0.0.1:8000{path} {shlex.join(words)}"
+        )
+    return _OF_DEPLOYMENT.get(task) if isinstance(task, str) else None
 
 
 def _served_name(deployment: Resource) -> str:

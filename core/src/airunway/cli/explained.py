@@ -163,7 +163,7 @@ def config_explanation(
         explained["podSettingsOf"] = in_effect
         explained["podSettingsCurrent"] = in_effect == config.hash
         explained["rolloutGranted"] = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == GRANTED
-    return {"runtimeConfig": explained, "routing": _routing(deployment, config)}
+    return {"runtimeConfig": explained, "routing": _routing(deployment, config, configs)}
 
 
 def _fields(
@@ -241,14 +241,22 @@ def _overrides(deployment: Resource) -> dict[str, str]:
     return found
 
 
-def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:
+def _routing(deployment: Resource, config: EffectiveConfig | None, configs: Sequence[Resource]) -> Resource:
+    from airunway.api.paths import NAMESPACE_MARK
     from airunway.configs.path_template import PathTemplateError
     from airunway.configs.resolution import RoutingRequest, path_of, path_template_of, routing_request
+    from airunway.routing.rights import MODEL_NAMES, PATH_PREFIXES, RouteRights, granted_by
 
     request = routing_request(deployment, config)
     explained: Resource = {"request": request.value, "because": _because(deployment, config)}
     if request is RoutingRequest.OFF:
         return explained
+    namespace = key_of(deployment).namespace
+    prefixes, names = granted_by(each for each in configs if each.get("kind") == "ClusterRuntimeConfig")
+    rights = RouteRights(config_prefixes=prefixes, config_names=names)
+    for field, entries in ((PATH_PREFIXES, prefixes), (MODEL_NAMES, names)):
+        if entries is not None:
+            explained[field] = [each.replace(NAMESPACE_MARK, namespace or "NAMESPACE") for each in entries]
     own = dig(deployment, "spec", "gateway", "gatewayRef")
     if own or (config is not None and config.routing.gateway is not None):
         explained["gatewayNamedBy"] = "spec.gateway.gatewayRef" if own else "spec.routing.gatewayRef of the config"
@@ -262,7 +270,11 @@ def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:
         # Before it is created a deployment has no uid, and no default path.
         if not template.is_default or dig(deployment, "metadata", "uid"):
             try:
-                explained["path"] = path_of(deployment, config)
+                path = path_of(deployment, config)
+                if template.is_default:
+                    path = rights.default_path(path, namespace=namespace)
+                problem = rights.path_problem(path, namespace=namespace) if namespace else ""
+                explained["pathProblem" if problem else "path"] = problem or path
             except PathTemplateError as error:
                 explained["pathProblem"] = str(error)
     live = dig(deployment, "status", "gateway")
@@ -319,6 +331,13 @@ def config_lines(explained: Resource) -> Iterator[str]:
     if "path" in routing or "pathTemplate" in routing:
         path = routing.get("path") or routing.get("pathProblem") or "known once the deployment is created"
         yield f"  Path:    {path} (template {routing['pathTemplate']}, from {routing['pathTemplateFrom']})"
+    allowed = [
+        f"{what} {', '.join(routing[field])}"
+        for field, what in (("pathPrefixes", "paths below"), ("modelNames", "model names"))
+        if field in routing
+    ]
+    if allowed:
+        yield f"  Allowed: {'; '.join(allowed)} (by ClusterRuntimeConfigs; the policy may allow less)"
     if "backend" in routing:
         yield f"  Backend: {routing['backend']}"
     if "url" in routing and routing.get("ready", {}).get("status") == "True":

@@ -13,7 +13,7 @@ from airunway.cli.manifests import ManifestError
 from airunway.resource import Resource, dig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airunway.plugins.host import ProviderHost
     from airunway.runtime.translate import TranslationResult
@@ -76,13 +76,21 @@ class Unchosen(Exception):
         self.reasons = reasons
 
 
-def choose(deployment: Resource, *, provider: str, now: datetime) -> Assigned:
+def choose(
+    deployment: Resource,
+    *,
+    provider: str,
+    now: datetime,
+    policy: Policy | None = None,
+    namespace_labels: Mapping[str, str] | None = None,
+) -> Assigned:
     """Select provider and engine as the core does, among the installed plugins, which all count as ready.
 
     `provider`, or otherwise the provider of the spec, counts as the user's choice. Raises Unchosen and PluginError.
     """
     named = provider or dig(deployment, "spec", "provider", "name") or ""
-    return choose_among(installed_configs([named] if named else None), deployment, provider=named, now=now)
+    configs = installed_configs([named] if named else None)
+    return choose_among(configs, deployment, provider=named, now=now, policy=policy, namespace_labels=namespace_labels)
 
 
 def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str], ProviderRefusal | None]:
@@ -146,7 +154,15 @@ def with_engine(deployment: Resource, engine: str) -> Resource:
     return {**deployment, "status": {"engine": {"type": engine}, "parts": [MODEL_CACHE_PART]}}
 
 
-def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Assigned:
+def choose_among(
+    configs: Sequence[Resource],
+    deployment: Resource,
+    *,
+    provider: str,
+    now: datetime,
+    policy: Policy | None = None,
+    namespace_labels: Mapping[str, str] | None = None,
+) -> Assigned:
     """Like `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
     from airunway.selection.explanation import explain
     from airunway.selection.facts import provider_facts
@@ -155,7 +171,8 @@ def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider:
     if provider and isinstance(spec, dict):
         deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": provider}}}
     asked = None if dig(deployment, "spec", "provider", "name") else asking_plugins(deployment, now=now)
-    explanation = explain(deployment, [provider_facts(config) for config in configs], now=now, asked=asked)
+    facts = [provider_facts(config) for config in configs]
+    explanation = explain(deployment, facts, now=now, policy=policy, namespace_labels=namespace_labels, asked=asked)
     if explanation.violations:
         raise Unchosen([str(violation) for violation in explanation.violations])
     if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:

@@ -10,15 +10,16 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access
-from airunway.cli.manifests import manifests_in
+from airunway.cli.manifests import manifests_in, namespace_labels_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from airunway.resource import Resource
+    from airunway.validation.policy import Policy
 
 
 def render(
@@ -40,6 +41,13 @@ def render(
     upstream_version: Annotated[
         str, typer.Option(help="Release of the upstream to write for (default: the newest known), e.g. 0.9.")
     ] = "",
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in "
+            "FILENAME. Default: only what is refused everywhere."
+        ),
+    ] = None,
     output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -61,6 +69,8 @@ def render(
     refused = False
     with inputs.reporting():
         given = manifests_in(file, runtime_config or (), namespace=namespace)
+        rules = inputs.policy_in(policy) if policy is not None else None
+        labels = namespace_labels_in(file) if rules is not None else {}
         found = with_templates(given.deployments, given.templates, access=Access(kubeconfig, context), on_cluster=False)
         for each in found:
             made = None
@@ -68,7 +78,13 @@ def render(
                 _say(f"{key_of(each.own)}: {each.problem} ({each.reason})")
             else:
                 made = _rendered(
-                    each.deployment, provider, values, upstream_version=upstream_version, configs=given.configs
+                    each.deployment,
+                    provider,
+                    values,
+                    upstream_version=upstream_version,
+                    configs=given.configs,
+                    policy=rules,
+                    labels=labels.get(key_of(each.deployment).namespace, {}),
                 )
             refused = refused or made is None
             objects += made or []
@@ -84,6 +100,8 @@ def _rendered(
     *,
     upstream_version: str,
     configs: Sequence[Resource],
+    policy: Policy | None,
+    labels: Mapping[str, str],
 ) -> list[Resource] | None:
     """The objects, or None if the provider refuses; warnings and errors are printed on standard error."""
     from datetime import UTC, datetime
@@ -98,7 +116,7 @@ def _rendered(
 
     key, now = key_of(deployment), datetime.now(UTC)
     try:
-        choice = inputs.choose(deployment, provider=provider, now=now)
+        choice = inputs.choose(deployment, provider=provider, now=now, policy=policy, namespace_labels=labels)
     except inputs.Unchosen as error:
         for reason in error.reasons:
             _say(f"{key}: {reason}")

@@ -140,6 +140,10 @@ def decide(
     return work.decision(work.judge(violations, template))
 
 
+_USING_DEFAULTS = "UsingDefaults"
+"""Reason of RuntimeConfigReady where the deployment follows no config."""
+
+
 class _Pass:
     """The status, conditions and events of one pass, as far as they are decided."""
 
@@ -212,9 +216,9 @@ class _Pass:
         elif config is None:
             text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
             before = condition_of(deployment, CONFIG_READY) or {}
-            if (before.get("status"), before.get("reason")) != ("True", "UsingDefaults"):
+            if (before.get("status"), before.get("reason")) != ("True", _USING_DEFAULTS):
                 self.events.append(Event(reason="DefaultRuntimeConfigNotFound", note=text))
-            self.add_condition(CONFIG_READY, True, "UsingDefaults", text)
+            self.add_condition(CONFIG_READY, True, _USING_DEFAULTS, text)
         elif refusal := self._refusal_of(config):
             self._refuse_config(NOT_ALLOWED, refusal)
         elif config.too_large and not is_true(deployment, SERVED):
@@ -239,9 +243,10 @@ class _Pass:
         self.config_fault = Fault(component=CONFIG_READY, reason=reason, message=message, pending=True)
 
     def _announce_change(self, config: EffectiveConfig) -> None:
-        """The event that the deployment follows other settings than before; none where it followed none yet."""
+        """The event that the deployment follows other settings than before; none for the first that it follows."""
         before = dig(self.live, "effectiveRuntimeConfig", default={})
-        if before.get("hash") in (None, "", config.hash):
+        had_none = (condition_of(self.deployment, CONFIG_READY) or {}).get("reason") == _USING_DEFAULTS
+        if before.get("hash") == config.hash or not (before.get("hash") or had_none):
             return
         where = ("scope", "namespaceRef", "clusterRef")
         what = "changed" if kept(before, *where) == kept(config.status(), *where) else "is used now"

@@ -146,13 +146,13 @@ def engine_arguments(
     for i, flag in _flags(words):
         if error := _refusal(table, flag, value_after(words, i)):
             errors.append(Remark(path=f"spec.engine.extraArgs[{i}]", message=error))
-    words = _carried_words(words, lambda name: _of(instead, name, whole), given, errors, joined=table.joined)
+    words, places = _carried_words(words, lambda name: _of(instead, name, whole), given, errors, joined=table.joined)
     argv += words
     return EngineArguments(
         argv=tuple(argv),
         errors=tuple(errors),
         warnings=tuple(warnings),
-        options=(*options, *options_in(words)),
+        options=(*options, *options_in(words, places)),
         tensor_parallel=_tensor_parallel(table, argv),
     )
 
@@ -190,15 +190,19 @@ def _carried_words(
     errors: list[Remark],
     *,
     joined: bool,
-) -> list[str]:
-    """``extraArgs`` with the program's options in place of those of the engine's own server."""
+) -> tuple[list[str], list[int]]:
+    """``extraArgs`` with the program's options in place of those of the engine's own server, and the position in
+    ``extraArgs`` from which each word comes.
+    """
     made: list[str] = []
+    places: list[int] = []
     i = 0
     while i < len(words):
         name, equals, value = words[i].partition("=")
         found = instead(name) if is_flag(words[i]) else None
         if found is None:
             made.append(words[i])
+            places.append(i)
             i += 1
             continue
         follows = "" if equals else value_after(words, i)
@@ -206,8 +210,9 @@ def _carried_words(
             f"spec.engine.extraArgs[{i}]", plain(name), value or follows, found, given, errors
         ):
             made += _words(f"--{option}", text, joined=joined)
+        places += [i] * (len(made) - len(places))
         i += 2 if follows else 1
-    return made
+    return made, places
 
 
 def value_after(words: Sequence[str], position: int) -> str:
@@ -234,13 +239,12 @@ def _switched(flag: str, value: str, kinds: Callable[[str], frozenset[str]]) -> 
     return (opposite, "") if kinds(opposite) else (flag, value)
 
 
-def options_in(words: Sequence[str]) -> Iterator[Option]:
-    """The options of ``extraArgs``."""
+def options_in(words: Sequence[str], places: Sequence[int] | None = None) -> Iterator[Option]:
+    """The options of ``extraArgs``; `places` are the words' positions there (default: they are all of it)."""
     for i, flag in _flags(words):
         if _NAMED.match(flag):
-            yield Option(
-                path=f"spec.engine.extraArgs[{i}]", name=flag, given=bool(value_after(words, i)) or "=" in words[i]
-            )
+            path = f"spec.engine.extraArgs[{i if places is None else places[i]}]"
+            yield Option(path=path, name=flag, given=bool(value_after(words, i)) or "=" in words[i])
 
 
 def _flags(words: Sequence[str]) -> list[tuple[int, str]]:

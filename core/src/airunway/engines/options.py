@@ -247,7 +247,7 @@ def _found(program: str, position: int | None, option: str) -> frozenset[str]:
     options, name = _options(program, position), _spelled(option)
     if name in options:
         return options[name]
-    # Parsers accept an unambiguous prefix.
+    # Parsers accept an unambiguous prefix, those of Dynamo's workers too (its documentation writes --tp).
     longer = [kinds for each, kinds in options.items() if name.startswith("--") and each.startswith(name)]
     return longer[0] if len(longer) == 1 else frozenset()
 

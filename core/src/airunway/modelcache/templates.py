@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from airunway.api import names
+from airunway.artifacts.claims import is_content_of
 from airunway.artifacts.status import is_made
 from airunway.configs.resolution import NOT_ALLOWED, propagated
 from airunway.kinds import MODEL_TEMPLATE
@@ -185,7 +186,7 @@ class WarmTemplates:
         for request in wanted:
             assert request.artifact is not None
             live = self._artifacts.artifact(ObjectKey(key.namespace, request.name))
-            if live is not None and not is_made(live):
+            if live is not None and not (is_made(live) and is_content_of(live, request.artifact)):
                 problems.append(
                     f"ResourceConflict: ModelArtifact {request.name} has the name of the one that is kept for "
                     f"{request.uri}, and is not what the model cache makes: delete it"

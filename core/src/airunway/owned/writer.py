@@ -61,12 +61,12 @@ POLICIES: Mapping[ErrorKind, ErrorPolicy] = {
     ErrorKind.THROTTLED: ErrorPolicy(reason="RateLimited"),
     ErrorKind.WEBHOOK_FAILED: ErrorPolicy(reason="ServerError"),
     ErrorKind.SERVER_ERROR: ErrorPolicy(reason="ServerError"),
-    ErrorKind.UID_MISMATCH: ErrorPolicy(reason="DependenciesUnreachable"),
-    ErrorKind.ALREADY_EXISTS: ErrorPolicy(reason="DependenciesUnreachable"),
-    ErrorKind.CONFLICT: ErrorPolicy(reason="DependenciesUnreachable"),
-    ErrorKind.NOT_FOUND: ErrorPolicy(reason="DependenciesUnreachable"),
-    ErrorKind.EXPIRED: ErrorPolicy(reason="DependenciesUnreachable"),
-    ErrorKind.UNKNOWN: ErrorPolicy(reason="DependenciesUnreachable"),
+    ErrorKind.UID_MISMATCH: ErrorPolicy(reason="WriteFailed"),
+    ErrorKind.ALREADY_EXISTS: ErrorPolicy(reason="WriteFailed"),
+    ErrorKind.CONFLICT: ErrorPolicy(reason="WriteFailed"),
+    ErrorKind.NOT_FOUND: ErrorPolicy(reason="WriteFailed"),
+    ErrorKind.EXPIRED: ErrorPolicy(reason="WriteFailed"),
+    ErrorKind.UNKNOWN: ErrorPolicy(reason="WriteFailed"),
 }
 """The policy of every kind of error; a test compares docs/write-errors.md with it."""
 
@@ -81,7 +81,7 @@ def policy_of(error: KubeError) -> ErrorPolicy:
         case TransportError():
             return ErrorPolicy(reason="ConnectionRefused")
         case _:
-            return ErrorPolicy(reason="DependenciesUnreachable")
+            return ErrorPolicy(reason="WriteFailed")
 
 
 class Refused(Exception):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from time import monotonic
+from time import monotonic, thread_time
 from traceback import StackSummary, extract_tb
 from typing import Any, TypeVar
 
@@ -43,7 +43,12 @@ from airunway.plugins.watchdog import Watchdog
 from airunway.resource import copy_of
 
 SLOW_HOOK = 1.0
-"""Seconds after which a hook call counts as a fault, because it blocks the event loop of the process."""
+"""Seconds of processor time after which a hook call counts as a fault: it blocks the event loop of the process. Time
+that other processes take, or a limit of the container, is no fault of the plugin.
+"""
+
+LONG_WAIT = 5.0
+"""Seconds by the clock after which a hook call counts as a fault, whatever it did: it may have waited for a server."""
 
 _WATCHDOG = Watchdog()
 
@@ -163,16 +168,20 @@ class ProviderHost:
 
     def _call(self, hook: str, expected: type[T], call: Callable[[], object]) -> T:
         self.faults.pop(hook, None)
-        begun = monotonic()
+        begun, worked = monotonic(), thread_time()
         try:
             with _WATCHDOG.watching(f"provider {self.name!r} ({self.origin}): {hook}", _place):
                 result = call()
         except (Exception, SystemExit) as error:
             # Foreign code: an exception, or `argparse` in it, must fail the pass of one deployment, not the process.
             raise self._fault(hook, f"raised {error!r}"[:512] + _place(extract_tb(error.__traceback__))) from error
-        taken = monotonic() - begun
-        if taken > SLOW_HOOK:
-            raise self._fault(hook, f"took {taken:.1f} s; a hook has {SLOW_HOOK:g} s, and nothing else runs meanwhile")
+        taken, worked = monotonic() - begun, thread_time() - worked
+        if worked > SLOW_HOOK or taken > LONG_WAIT:
+            raise self._fault(
+                hook,
+                f"took {taken:.1f} s ({worked:.1f} s of processor time); a hook has {LONG_WAIT:g} s "
+                f"({SLOW_HOOK:g} s of processor time), and nothing else runs meanwhile",
+            )
         if not isinstance(result, expected):
             raise self._fault(hook, f"returned {type(result).__name__}, not {expected.__name__}")
         return result

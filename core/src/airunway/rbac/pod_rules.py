@@ -312,6 +312,14 @@ _ANNOTATIONS = ("podAnnotations", "workloadAnnotations")
 """The lists of the policy whose annotations an object of a provider may have."""
 
 
+KUEUE_ANNOTATIONS = (
+    "kueue.x-k8s.io/pod-group-serving",
+    "kueue.x-k8s.io/pod-index-offset",
+    "kueue.x-k8s.io/pod-suspending-parent",
+)
+"""What Kueue adds to pod templates of a workload in a queue, before a guard sees them. They can only hold pods."""
+
+
 def annotation_rule(
     written: Collection[str] = (), *, noted: str = "[]", but: Sequence[tuple[str, str]] = ()
 ) -> PolicyRule:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from airunway.api import names
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.rbac.pod_rules import (
+    KUEUE_ANNOTATIONS,
     POD_RULES,
     PROBES,
     REPLICAS,
@@ -54,7 +55,7 @@ def uses(manifest: ProviderManifest, *, noted: str) -> tuple[dict[str, str], lis
     rules = [
         _account_is_known(manifest, listed=noted),
         *scheduling_rules(noted),
-        annotation_rule(manifest.annotations, noted=noted),
+        annotation_rule((*manifest.annotations, *KUEUE_ANNOTATIONS), noted=noted),
     ]
     return variables, rules
 

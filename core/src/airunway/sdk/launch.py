@@ -94,6 +94,8 @@ class _Program:
     """It listens on all IPv4 addresses without the flag."""
     ipv4_only: str = ""
     """Why it cannot listen on an IPv6 address; empty: it can."""
+    ipv4_before: str = ""
+    """Which of its images listen on IPv4 only, where the tag does not tell; empty: none."""
     port: str = "--port"
     address: str = ""
     """A format for host and port in one flag; replaces `host` and `port`."""
@@ -115,7 +117,15 @@ _PROGRAMS: Mapping[tuple[str, str], _Program] = {
         for dialect in ("", "1.0", "1.3")
     },
     ("llamacpp", ""): _Program(health="", startup=(10, 180), gguf=True),
-    ("llamacpp", LOCALAI): _Program(host="", address="--address=:{port}", health="", startup=(10, 180), gguf=True),
+    ("llamacpp", LOCALAI): _Program(
+        host="",
+        address="--address=:{port}",
+        # Fiber, the server of those releases, opens tcp4 sockets; with Echo, the one after it, `:port` takes both.
+        ipv4_before="runner images with LocalAI 3.7 or older",
+        health="",
+        startup=(10, 180),
+        gguf=True,
+    ),
 }
 """By engine and dialect. While llama.cpp loads, its health page returns an error, so its probes open the socket."""
 
@@ -204,6 +214,12 @@ def launch(
             "another engine, or set engine.args host for a release that can"
         )
         blockers.append(blocker("spec.engine.type", text))
+    doubts = []
+    if serves and ip_family == IPV6 and runs.ipv4_before:
+        text = (
+            f"{runs.ipv4_before} listen on IPv4 only, and the pods of this cluster have IPv6 addresses: use a newer one"
+        )
+        doubts.append(Finding(path="spec.image", reason="MayNotListen", message=text))
     found = launch_by(
         deployment,
         engine,
@@ -225,7 +241,7 @@ def launch(
         startup=_probe(runs, port, period=runs.startup[0], failures=runs.startup[1]) if serves else {},
         readiness=_probe(runs, port) if serves else {},
         blockers=(*blockers, *found.blockers, *(_encrypted(deployment, engine) if serves and port else ())),
-        warnings=(*found.warnings, *_model_warnings(deployment, runs, dialect, cache)),
+        warnings=(*found.warnings, *doubts, *_model_warnings(deployment, runs, dialect, cache)),
     )
 
 

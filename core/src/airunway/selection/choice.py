@@ -106,7 +106,7 @@ def fits(engine: EngineFacts, request: Request) -> bool:
 
 
 def _has_all(engine: EngineFacts, request: Request) -> bool:
-    return fits(engine, request) and request.needs <= engine.flags
+    return fits(engine, request) and not engine.lacks(request)
 
 
 def misfit(deployment: Resource, provider: ProviderFacts, *, grants: Grants) -> str:

@@ -47,6 +47,12 @@ class EngineFacts:
     cpu: bool
     flags: frozenset[str]
     """Names of its boolean capabilities that are true."""
+    tasks: frozenset[str] = frozenset({GENERATE})
+    """Tasks of models that it runs."""
+
+    def lacks(self, request: Request) -> list[str]:
+        """The capabilities, other than device and serving mode, that a deployment needs and it does not have."""
+        return [*sorted(request.needs - self.flags), *([f"task {request.task}"] * (request.task not in self.tasks))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +114,8 @@ class Request:
     mode: str
     needs: frozenset[str] = frozenset()
     """Capability flags that it needs."""
+    task: str = GENERATE
+    """The task of its model."""
 
     @cached_property
     def size(self) -> DataSize | str:
@@ -130,12 +138,8 @@ def provider_facts(config: Resource) -> ProviderFacts:
                 modes=frozenset(mode for mode in list_at(entry, "servingModes") if isinstance(mode, str)),
                 gpu=entry.get("gpuSupport") is True,
                 cpu=entry.get("cpuSupport") is True,
-                flags=frozenset(
-                    [
-                        *(key for key, value in entry.items() if value is True),
-                        *(f"{_TASK}{task}" for task in list_at(entry, "tasks") if isinstance(task, str)),
-                    ]
-                ),
+                flags=frozenset(key for key, value in entry.items() if value is True),
+                tasks=frozenset(task for task in list_at(entry, "tasks") or [GENERATE] if isinstance(task, str)),
             )
         )
     rules = [
@@ -177,10 +181,6 @@ def _upstream(config: Resource) -> UpstreamFacts | None:
     return UpstreamFacts(group=group, version=version, kind=kind)
 
 
-_TASK = "task "
-"""Prefix of the capability flags of tasks."""
-
-
 def request_of(spec: Resource) -> Request:
     """Returns what a fully defaulted spec requests."""
     mode = dig(spec, "serving", "mode", default="aggregated")
@@ -190,10 +190,8 @@ def request_of(spec: Resource) -> Request:
         needs.add("scaleToZero")
     if dig(spec, "model", "cache", "mode", default="None") != "None":
         needs.add("modelCache")
-    task = dig(spec, "model", "task", default=GENERATE)
-    if task != GENERATE:
-        needs.add(f"{_TASK}{task}")
-    return Request(spec=spec, gpu=mode == DISAGGREGATED or count > 0, mode=mode, needs=frozenset(needs))
+    gpu, task = mode == DISAGGREGATED or count > 0, dig(spec, "model", "task", default=GENERATE)
+    return Request(spec=spec, gpu=gpu, mode=mode, needs=frozenset(needs), task=task)
 
 
 REFUSED_BY = f"{GROUP}/refused-by"

@@ -212,7 +212,7 @@ def weigh(
         if request.mode not in facts.modes:
             modes = ", ".join(sorted(facts.modes)) or "none"
             fail("mode", "spec.serving.mode", f"it serves {engine} in these modes: {modes}")
-        for need in sorted(request.needs - facts.flags):
+        for need in facts.lacks(request):
             fail("capability", "spec", f"it does not have the capability {need} for {engine}")
     if refusal is not None:
         fail(REFUSED, "", f"it refuses this spec: {refusal.message} ({refusal.reason})")
@@ -265,6 +265,10 @@ def unsupported(request: Request, provider: ProviderFacts, *, engine: str | None
         for_engine = f" for {engine} engine" if any(each.cpu for each in provider.engines) else ""
         message = f"{title} requires GPU{for_engine} (set resources.gpu.count > 0)"
         found.append(FailedCheck(name="cpu", path="spec.resources.gpu.count", message=message))
+    if not any(request.task in each.tasks for each in engines):
+        with_engine = f" with {engine}" if engine else ""
+        message = f"{title} runs no models of task {request.task}{with_engine}: name another provider"
+        found.append(FailedCheck(name="task", path="spec.model.task", message=message))
     return found
 
 

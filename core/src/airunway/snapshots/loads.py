@@ -61,6 +61,12 @@ _ABSENT = (404, 405, 501)
 
 _METRICS_PORTS = ("metrics", "http-metrics", "system", "prometheus")
 _OTHER_ROLES = frozenset({names.PICKER_COMPONENT, "download"})
+_RAY_NODE = "ray.io/node-type"
+"""KubeRay's label on each pod: ``head`` or ``worker``. KubeRay gives each a port ``metrics``, Ray's own."""
+_NONE_OF_RAY = Unseen(
+    what="metrics",
+    why="Ray reports no engine there: it does so on the node of a replica, with log_engine_metrics of Ray Serve LLM",
+)
 
 _Pods: TypeAlias = Mapping[ObjectKey, Sequence[Resource] | Unseen]
 """The pods of each deployment, or why they are not known."""
@@ -163,6 +169,10 @@ def ready_pods(pods: Iterable[Resource]) -> list[Resource]:
     ]
 
 
+def _is_ray_head(pod: Resource) -> bool:
+    return labels_of(pod).get(_RAY_NODE) == "head"
+
+
 def engine_of(deployment: Resource) -> str:
     """Returns the engine in use; empty before one is chosen."""
     engine = dig(deployment, "status", "engine", "type", default=dig(deployment, "spec", "engine", "type"))
@@ -199,7 +209,9 @@ class PodMetrics:
             ready = ready_pods(pods)
             asked = await asyncio.gather(*(self._load(deployment, pod, engine) for pod in ready[:MOST_PODS]))
             more = Unseen(what="metrics", why=f"only the first {MOST_PODS} pods are asked")
-            loads = [*asked, *(PodLoad(pod=key_of(pod).name, unseen=more) for pod in ready[MOST_PODS:])]
+            # Of a Ray cluster's head only the numbers count: it serves no model, unless it reports one.
+            loads = [each for each, pod in zip(asked, ready, strict=False) if each.samples or not _is_ray_head(pod)]
+            loads += [PodLoad(pod=key_of(pod).name, unseen=more) for pod in ready[MOST_PODS:]]
         return load_row(namespace=key.namespace, name=key.name, engine=engine, loads=loads)
 
     async def _load(self, deployment: Resource, pod: Resource, engine: str) -> PodLoad:
@@ -221,7 +233,7 @@ class PodMetrics:
                     answered = True
         self._places.pop(uid, None)
         if answered:
-            return PodLoad(pod=key.name)
+            return PodLoad(pod=key.name, unseen=_NONE_OF_RAY if _RAY_NODE in labels_of(pod) else None)
         return PodLoad(pod=key.name, unseen=next(iter(problems), Unseen(what="metrics", why="its ports are not known")))
 
     def _with(self, uid: str, sample: Sample) -> tuple[Sample, ...]:
@@ -423,28 +435,32 @@ def _buckets(samples: Sequence[tuple[Mapping[str, Any], float]]) -> dict[_Pod, d
 def _row_of(deployment: Resource, pods: Sequence[Resource] | Unseen, answers: _Answers) -> LoadRow:
     key, engine = key_of(deployment), engine_of(deployment)
     unseen = pods if isinstance(pods, Unseen) else None
-    names: list[ObjectKey] = [] if isinstance(pods, Unseen) else [key_of(pod) for pod in ready_pods(pods)]
-    ready: list[_Pod] = [(name.namespace, name.name) for name in names]
+    parts = (answers.running, answers.rate, answers.kv_use)
+    ready: list[_Pod] = []
+    for pod in () if isinstance(pods, Unseen) else ready_pods(pods):
+        name = (key_of(pod).namespace, key_of(pod).name)
+        if not _is_ray_head(pod) or any(name in part for part in parts):
+            ready.append(name)
     if unseen is None and not ready:
         unseen = Unseen(what="metrics", why="the deployment has no ready pod")
     absent = unseen or Unseen(
         what="metrics", why="Prometheus has no series with the labels namespace and pod of its pods"
     )
-    known = [pod for pod in ready if any(pod in part for part in (answers.running, answers.rate, answers.kv_use))]
+    known = [name for name in ready if any(name in part for part in parts)]
     buckets: dict[float, float] = {}
-    for pod in known:
-        for bound, rate in answers.buckets.get(pod, {}).items():
+    for served in known:
+        for bound, rate in answers.buckets.get(served, {}).items():
             buckets[bound] = buckets.get(bound, 0.0) + rate
     idle = Unseen(what="first token", why=f"no request in the last {RANGE:g} s") if known else absent
 
     def total(values: Mapping[_Pod, float], what: str) -> float | Unseen:
-        there = [values[pod] for pod in known if pod in values]
+        there = [values[name] for name in known if name in values]
         if there:
             return round(sum(there), 2)
         return Unseen(what=what, why="Prometheus has no such series of its pods") if known else absent
 
     use = total(answers.kv_use, "kv_use")
-    reported = sum(pod in answers.kv_use for pod in known)
+    reported = sum(name in answers.kv_use for name in known)
     return LoadRow(
         namespace=key.namespace,
         name=key.name,

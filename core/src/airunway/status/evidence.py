@@ -30,6 +30,9 @@ _LONGEST_NAME = 253
 _MOST_GATES = 4
 """Gates that are kept, in their order."""
 
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""Names the queue on pods that Kueue admits; it copies the label there from the workload object."""
+
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-hash")
 
 
@@ -103,6 +106,8 @@ class PodFacts:
     """Whether pods of this role answer requests."""
     gates: tuple[str, ...] = ()
     """Names of its scheduling gates."""
+    queue: str = ""
+    """Kueue's queue, by the pod's label."""
     claims: tuple[str, ...] = ()
     """Names of the PersistentVolumeClaims that it mounts."""
     containers: tuple[ContainerFacts, ...] = ()
@@ -234,6 +239,7 @@ def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[
         owner=(_word(owner.get("kind")), _word(owner.get("name"))),
         role=role,
         serves=not role or not serving_roles or role in serving_roles,
+        queue=_word(labels.get(QUEUE_LABEL)),
         gates=tuple(_word(gate.get("name")) for gate in entries_at(obj, "spec", "schedulingGates")[:_MOST_GATES]),
         claims=tuple(sorted(_claims_of(obj))),
         containers=tuple(_containers_of(status)),

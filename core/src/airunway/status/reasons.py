@@ -18,6 +18,7 @@ class Category(StrEnum):
     SCOPED_CONFIG = "ScopedConfig"
     AUTH = "Auth"
     CONNECTIVITY = "Connectivity"
+    PASSING = "Passing"
     CAPACITY = "Capacity"
     EXHAUSTION = "Exhaustion"
     PROGRESS = "Progress"
@@ -94,6 +95,10 @@ _REGISTERED_REASONS = (
     Reason("ServerError", Category.CONNECTIVITY, "a server answered 5xx"),
     Reason("ImagePullBackOff", Category.CONNECTIVITY, "the image cannot be pulled just now"),
     Reason("PodEvicted", Category.CONNECTIVITY, "the node evicted the pod"),
+    Reason("UpstreamError", Category.PASSING, "the upstream reports an error and tries again by itself"),
+    Reason(
+        "WriteFailed", Category.PASSING, "the API server has answered, an object is not written, and it is tried again"
+    ),
     Reason("InsufficientCapacity", Category.CAPACITY, "no node has what the pod, or the template, asks for"),
     Reason("PendingResources", Category.CAPACITY, "nodes or devices are not there yet"),
     Reason("SchedulingGated", Category.CAPACITY, "a scheduling gate holds the pod back"),

@@ -25,7 +25,8 @@ from airunway.status.conditions import (
 from airunway.status.reasons import Category, category_of
 
 DEPENDENCY_GRACE = timedelta(seconds=10)
-"""How long a dependency may be unreachable before the phase changes (a RuntimeConfig can change it)."""
+"""How long a dependency may be unreachable, or an error go on that usually passes, before the phase changes (a
+RuntimeConfig can change it)."""
 
 CAPACITY_PATIENCE = timedelta(minutes=15)
 """How long missing capacity counts as normal waiting."""
@@ -57,6 +58,9 @@ class Phase(StrEnum):
     RUNNING = "Running"
     TERMINATING = "Terminating"
 
+
+_DEBOUNCED = (Category.CONNECTIVITY, Category.PASSING)
+"""Categories of faults that change the phase of what runs only if they last."""
 
 _BADNESS = [Phase.FAILED, Phase.DEGRADED, Phase.PENDING, Phase.DEPLOYING, Phase.RUNNING]
 
@@ -131,7 +135,7 @@ def roll_up(
         # A fault that only keeps a bad phase must not replace the reason of the fault that caused it.
         phase, left = judged[position]
         kind = faults[position].kind
-        keeps = kind in (Category.STALE, Category.UNKNOWN) or (kind is Category.CONNECTIVITY and left is not None)
+        keeps = kind in (Category.STALE, Category.UNKNOWN) or (kind in _DEBOUNCED and left is not None)
         return _BADNESS.index(phase), keeps and phase in (Phase.FAILED, Phase.DEGRADED), position
 
     position = min(range(len(judged)), key=rank)
@@ -166,10 +170,10 @@ def _judge(
             return (Phase.FAILED if created else Phase.PENDING), None
         case Category.SCOPED_CONFIG | Category.AUTH:
             return Phase.DEGRADED, None
-        case Category.CONNECTIVITY if resting is Phase.PENDING:
+        case Category.CONNECTIVITY | Category.PASSING if resting is Phase.PENDING:
             return Phase.PENDING, None
-        case Category.CONNECTIVITY:
-            # Degraded is kept too: an unreachable dependency does not show that the earlier fault is gone.
+        case Category.CONNECTIVITY | Category.PASSING:
+            # Degraded is kept too: neither shows that the earlier fault is gone.
             kept = next((phase for phase in (Phase.RUNNING, Phase.DEGRADED) if phase.value == previous), resting)
             return _after(fault, grace, before=kept, now=now)
         case Category.CAPACITY:
@@ -319,6 +323,24 @@ def not_reached_yet(before: Resource | None, verdict: Verdict) -> Verdict:
     if not failed or verdict.ready is True or category_of(verdict.reason) is not Category.PROGRESS:
         return verdict
     return Verdict(ready=False, reason=reason, message=_AGAIN.sub("; it is being tried again", message))
+
+
+def not_reached_since(before: Iterable[Resource], type_: str) -> tuple[Resource, ...]:
+    """The failure of a child to reach its dependency, by the conditions of a status, as one of the `failures` of
+    `summary_of`; for a child that now fails before it asks, as by a quota. Empty if it had none.
+    """
+    known = list(before)
+    failed = [
+        each
+        for each in known
+        if each.get("status") == "False" and category_of(str(each.get("reason"))) is Category.CONNECTIVITY
+    ]
+    children = {each.get("type") for each in failed if parent_of(each, of_parts=True)}
+    parent = next((each for each in failed if each.get("type") == _REACHABLE), None)
+    if parent is None or (children and type_ not in children):
+        return ()
+    said = {field: str(parent.get(field, "")) for field in ("reason", "message")}
+    return ({"type": type_, "status": "False", **said},)
 
 
 @dataclass(frozen=True, kw_only=True)

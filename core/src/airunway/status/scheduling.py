@@ -84,13 +84,15 @@ def scheduling_finding(
 
 def _gated(pod: PodFacts, since: datetime | None, evicted: EventFacts | None) -> ContainerFault:
     gates = f"scheduling gate{'s' if len(pod.gates) > 1 else ''} {', '.join(pod.gates)}" if pod.gates else "a gate"
+    by_kueue = any(gate in _KUEUE_GATES for gate in pod.gates)
+    queue = f" (queue {pod.queue})" if by_kueue and pod.queue else ""
     before = f"; Kueue evicted pod {evicted.name}: {line_of(evicted.note)}" if evicted is not None else ""
     return ContainerFault(
         reason="SchedulingGated",
         code="Unschedulable.Gated",
-        text=f"may not be scheduled yet: {gates}{before}.",
+        text=f"may not be scheduled yet: {gates}{queue}{before}.",
         since=since,
-        remedy=KUEUE if any(gate in _KUEUE_GATES for gate in pod.gates) else "",
+        remedy=KUEUE if by_kueue else "",
     )
 
 

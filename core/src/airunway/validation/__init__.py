@@ -19,7 +19,7 @@ from airunway.api.rules import FORBIDDEN_OVERRIDES, ValidationRule
 from airunway.cel import CelError, CelProgram, Evaluator, compile_expression
 from airunway.json_path import MAX_PATH, entries, shortened
 from airunway.resource import Resource, dig
-from airunway.schema import BLOCKING, Check, Violation, compile_schema
+from airunway.schema import BLOCKING, UNKNOWN_FIELD, Check, Violation, compile_schema
 
 __all__ = ["Violation", "bounded_violations", "excesses", "prepare", "validate", "warnings"]
 
@@ -97,6 +97,7 @@ def _found(obj: Resource, kind: str, old: Resource | None, evaluator: Evaluator 
         return found
     found.extend(_check_name(defaulted))
     if kind == modeldeployment.KIND:
+        found[:] = [_with_place(each) if i < MAX_CAUSES else each for i, each in enumerate(found)]
         found.extend(islice(_forbidden_overrides(dig(obj, "spec", "provider", "overrides")), MAX_CAUSES))
     if not any(violation.reason in BLOCKING for violation in found):
         found.extend(_broken_rules(kind, defaulted, old, evaluator))
@@ -240,14 +241,45 @@ def _same_name(items: Any, item: Any) -> Any:
     return next((old for old in items if isinstance(old, dict) and old.get("name") == item.get("name")), None)
 
 
+_PLACES = {
+    "args": "spec.engine.args or spec.engine.extraArgs",
+    "command": "spec.engine.args or spec.engine.extraArgs; an image of your own: spec.model.source custom",
+    "gpus": "spec.resources.gpu.count",
+    "replicas": "spec.scaling.replicas",
+    "serviceAccount": "spec.serviceAccountName",
+    "spec.podTemplate.spec": "nodeSelector, tolerations, affinity, runtimeClassName, securityContext and env "
+    "into spec, and volumes into spec.model.storage.volumes",
+    "spec.resources.limits.memory": "spec.resources.memory, which is request and limit",
+    "volumeMounts": "spec.model.storage.volumes, with a mountPath",
+    "volumes": "spec.model.storage.volumes",
+    **dict.fromkeys(
+        ("shmSize", "sharedMemory", "sharedMemorySize", "dshm"),
+        "spec.resources.memory: /dev/shm has no limit of its own, and what is in it counts as memory",
+    ),
+}
+"""Where people's pods, and other projects, have fields that a deployment has elsewhere: by path, or by name."""
+
+
+def _place_of(name: str, path: str) -> str:
+    """Where a deployment has what somebody wrote as a field `name` at `path`; empty: nowhere, or it is there."""
+    known = dig(schema_of(modeldeployment.KIND), "properties", "spec", "properties", default={})
+    place = _PLACES.get(path) or _PLACES.get(name) or (f"spec.{name}" if name in known else "")
+    return "" if place == path else place
+
+
+def _with_place(found: Violation) -> Violation:
+    """An unknown field, with the place where it belongs if there is one."""
+    place = _place_of(found.path.rpartition(".")[2], found.path) if found.message.startswith(UNKNOWN_FIELD) else ""
+    return replace(found, message=f"{UNKNOWN_FIELD}, write {place}") if place else found
+
+
 def _forbidden_overrides(overrides: object) -> Iterator[Violation]:
     """Yields the keys that no provider accepts, at any depth; nothing below such a key is reported."""
-    for place, key, _ in entries(
-        overrides, "spec.provider.overrides", below=lambda key: key not in FORBIDDEN_OVERRIDES
-    ):
+    for path, key, _ in entries(overrides, "spec.provider.overrides", below=lambda key: key not in FORBIDDEN_OVERRIDES):
         if key in FORBIDDEN_OVERRIDES:
             yield Violation(
-                path=str(place),
-                message=f"{key} cannot be overridden, no provider may let it through: remove it",
+                path=str(path),
+                message=f"{key} cannot be overridden, no provider may let it through: "
+                f"{f'write {place}' if (place := _place_of(key, str(path))) else 'remove it'}",
                 reason="FieldValueForbidden",
             )

@@ -12,7 +12,7 @@ The webhook checks at admission; the reconciler checks deployments that were cre
         gpuTypes: [nvidia.com/gpu]
         serviceAccounts: [models]  # and the other lists of `airunway.validation.uses`
         pathPrefixes: ["/ml/{namespace}"]   # what the namespaces may have at a Gateway (`airunway.routing.rights`)
-        modelNames: ["{namespace}-*"]
+        modelNames: ["{namespace}/*"]
 
 A rule restricts only the lists that it has. A namespace may use what any matching rule lists: the lists of several
 rules add up, and an empty list allows nothing. A list that no matching rule has restricts nothing, except what is

@@ -115,7 +115,7 @@ def _judge(graph: Resource) -> Component:
     reason = _REASONS.get(text(said, "reason"), "Progressing")
     if reason == "Progressing" and state == "failed":
         # The operator retries, so an unknown error gets a reason that is reported only if it lasts.
-        reason = meaning(message, _ERRORS, NETWORK, CREATION, otherwise="DependenciesUnreachable")
+        reason = meaning(message, _ERRORS, NETWORK, CREATION, otherwise="UpstreamError")
     return primary_component(reason, message or f"the graph's state is {state[:64]!r}")
 
 
