@@ -260,6 +260,7 @@ def test_watched_namespaces_give_roles_and_leave_to_the_cluster_what_has_no_name
             "clusterruntimeconfigs/status",
             "clustermodeltemplates",
             "storageclasses",
+            "namespaces",
             "gateways",
             "clusterroles",
             "customresourcedefinitions",
