@@ -20,7 +20,7 @@ import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from airunway.api import names
@@ -71,8 +71,8 @@ def made(kind: Kind, name: str, namespace: str = "", **fields: object) -> Resour
 
 
 def certificate() -> dict[str, bytes]:
-    """Files of a certificate that is its own authority, for Kueue's Service and for this machine."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    """Files of a certificate that is its own authority, for Kueue's Service and for this machine (Kueue reads PKCS #1)."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kueue-ca")])
     now = datetime.datetime.now(datetime.UTC)
     hosts = [x509.DNSName("kueue-ca"), x509.DNSName(f"{SERVICE}.{HOME}.svc")]
@@ -89,7 +89,7 @@ def certificate() -> dict[str, bytes]:
         .public_bytes(serialization.Encoding.PEM)
     )
     secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
     return {"tls.crt": signed, "tls.key": secret, "ca.crt": signed, "ca.key": secret}
 
