@@ -62,6 +62,7 @@ HOOKS = {
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 }
 SERVICE, CERTIFICATE = "kueue-webhook-service", "kueue-webhook-server-cert"
+CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
 FRAMEWORKS = ["pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"]
 
 
@@ -71,7 +72,7 @@ def made(kind: Kind, name: str, namespace: str = "", **fields: object) -> Resour
 
 
 def certificate() -> dict[str, bytes]:
-    """Files of a certificate that is its own authority, for Kueue's Service and for this machine (Kueue reads PKCS #1)."""
+    """Files of a certificate that is its own authority, for Kueue's Service and this machine (it reads PKCS #1)."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kueue-ca")])
     now = datetime.datetime.now(datetime.UTC)
@@ -98,7 +99,7 @@ def definitions(manifests: Path, url: str, authority: str) -> list[Resource]:
     """Kueue's CRDs, whose conversion is at `url`."""
     found = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(manifests.glob("crd/bases/*.yaml"))]
     for definition in found:
-        if len(definition["spec"]["versions"]) > 1:
+        if definition["spec"]["names"]["plural"] in CONVERTED:
             definition["spec"]["conversion"] = {
                 "strategy": "Webhook",
                 "webhook": {
