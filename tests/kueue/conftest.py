@@ -20,7 +20,7 @@ import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from airunway.api import names
@@ -62,6 +62,7 @@ HOOKS = {
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 }
 SERVICE, CERTIFICATE = "kueue-webhook-service", "kueue-webhook-server-cert"
+CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
 FRAMEWORKS = ["pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"]
 
 
@@ -71,8 +72,8 @@ def made(kind: Kind, name: str, namespace: str = "", **fields: object) -> Resour
 
 
 def certificate() -> dict[str, bytes]:
-    """Files of a certificate that is its own authority, for Kueue's Service and for this machine."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    """Files of a certificate that is its own authority, for Kueue's Service and this machine (it reads PKCS #1)."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kueue-ca")])
     now = datetime.datetime.now(datetime.UTC)
     hosts = [x509.DNSName("kueue-ca"), x509.DNSName(f"{SERVICE}.{HOME}.svc")]
@@ -89,7 +90,7 @@ def certificate() -> dict[str, bytes]:
         .public_bytes(serialization.Encoding.PEM)
     )
     secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
     return {"tls.crt": signed, "tls.key": secret, "ca.crt": signed, "ca.key": secret}
 
@@ -98,7 +99,7 @@ def definitions(manifests: Path, url: str, authority: str) -> list[Resource]:
     """Kueue's CRDs, whose conversion is at `url`."""
     found = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(manifests.glob("crd/bases/*.yaml"))]
     for definition in found:
-        if len(definition["spec"]["versions"]) > 1:
+        if definition["spec"]["names"]["plural"] in CONVERTED:
             definition["spec"]["conversion"] = {
                 "strategy": "Webhook",
                 "webhook": {
