@@ -545,7 +545,7 @@ class ModelDeploymentSpec(ApiModel):
     )
     workload: Workload = Field(
         default_factory=Workload,
-        description="The object that runs the model: labels and annotations that its pods do not get. Default: none.",
+        description="Labels and annotations of the object that runs the model, not of its pods. Default: none.",
     )
     secrets: Secrets = Field(
         default_factory=Secrets, description="Names of Secrets that the model server uses. Default: none."
