@@ -17,6 +17,7 @@ from tests.install.thief.attempt import (
     EMPTY,
     HTTP_ROUTE,
     MINE,
+    OWNER,
     RBAC,
     Attempt,
     customer_of,
@@ -47,7 +48,10 @@ from airunway.kube import (
 )
 from airunway.kube import NAMESPACE as NAMESPACE_KIND
 from airunway.plugins.contract import UpstreamKind
+from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, copy_of, key_of, owner_reference
+from airunway.sdk.workloads import RESOURCE_CLAIM_TEMPLATE
+from airunway_testing.conformance.cases import Base, judged
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubetools import kubectl_path
@@ -317,6 +321,22 @@ async def test_a_stolen_token_is_refused(thief: Client, account: str) -> None:
         if attempt.words not in said:
             wrong.append(f"{attempt}: expected {attempt.words!r}, got {said!r}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("account", ["vllm", "llmd", "kuberay"])
+async def test_what_claims_gpus_of_a_device_class_is_allowed(thief: Client, account: str) -> None:
+    """The template and the pods that name it, as the provider writes them."""
+    gpu = {"count": 2, "deviceClass": "gpu.nvidia.com"}
+    spec = {"model": {"id": "o/m"}, "engine": {"type": "vllm"}, "resources": {"gpu": gpu}}
+    host = load(account)
+    found = judged(host, Base(name=MINE, engine="vllm", spec=spec), spec)
+    kinds = {each.kind: to_kind(each) for each in (host.primary_kind, RESOURCE_CLAIM_TEMPLATE)}
+    asking = [each for each in found.objects if each["kind"] in kinds and "gpus" in str(each["spec"])]
+    assert {each["kind"] for each in asking} == set(kinds)
+    for obj in asking:
+        owned = {"namespace": customer_of(account), "ownerReferences": [OWNER]}
+        body = {**obj, "metadata": {**obj["metadata"], **owned}}
+        await thief.create(kinds[obj["kind"]], body, dry_run=True)
 
 
 async def test_what_the_parts_of_the_core_write_is_allowed(plane: ControlPlane) -> None:

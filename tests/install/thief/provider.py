@@ -54,6 +54,15 @@ from airunway.kube import Kind
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource, copy_of
 
+TEMPLATE = Kind("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+DEVICES: Resource = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}
+"""What a provider may ask for."""
+
+
+def _asked(**more: object) -> Resource:
+    exactly = {**DEVICES["exactly"], **more}
+    return {**DEVICES, "exactly": {key: value for key, value in exactly.items() if value is not None}}
+
 
 def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
     """All attempts of one provider's account."""
@@ -124,6 +133,8 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
             body["spec"] = {"ports": [{"port": 80}]}
         if kind.kind == "NetworkPolicy":
             body["spec"] = {"podSelector": {"matchLabels": {names.MODEL_DEPLOYMENT: MINE, "ray.io/is-ray-node": "yes"}}}
+        if kind.kind == "ResourceClaimTemplate":
+            body["spec"] = {"spec": {"devices": {"requests": [DEVICES]}}}
         if (kind.group, kind.plural) != ("", "serviceaccounts") and kind.group != RBAC:  # those have names of plans
             tried("annotations", f"on a {kind.kind}", ANNOTATIONS, kind, body)
 
@@ -252,6 +263,26 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
         ):
             body = {**of(kind), "spec": {"podSelector": {"matchLabels": selected}, "ingress": [{}]}}
             tried("services", what, "pods of its own ModelDeployment only", kind, body)
+
+    # Devices.
+    if ("resource.k8s.io", "resourceclaimtemplates") in kinds:
+        either = {"name": "b", **DEVICES["exactly"]}
+        opaque = {"opaque": {"driver": "gpu.nvidia.com", "parameters": {"sharing": "all"}}}
+        for what, spec in (
+            ("all devices of a node", {"devices": {"requests": [_asked(allocationMode="All", count=None)]}}),
+            ("tainted devices", {"devices": {"requests": [_asked(tolerations=[{"operator": "Exists"}])]}}),
+            ("devices of its choice", {"devices": {"requests": [_asked(selectors=[{"cel": {"expression": "true"}}])]}}),
+            ("any of some classes", {"devices": {"requests": [{"name": "a", "firstAvailable": [either]}]}}),
+            ("the configuration of a driver", {"devices": {"requests": [DEVICES], "config": [opaque]}}),
+        ):
+            body = {**of(TEMPLATE), "spec": {"spec": spec}}
+            tried("devices", what, "a number of devices of a class and nothing else", TEMPLATE, body)
+        # The API server itself refuses this one first, in a namespace without its label.
+        body = {**of(TEMPLATE), "spec": {"spec": {"devices": {"requests": [_asked(adminAccess=True)]}}}}
+        tried("devices", "access as administrator", "admin access to devices requires", TEMPLATE, body)
+        marked = {"metadata": {"annotations": ORDERS}, "spec": {"devices": {"requests": [DEVICES]}}}
+        words = "a number of devices of a class and nothing else"
+        tried("devices", "orders on the claims", words, TEMPLATE, {**of(TEMPLATE), "spec": marked})
 
     told = {"status": {"namespaces": {EMPTY: "cluster-admin"}}}
     words = "must not change its namespaces and their service accounts"

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from airunway.api.names import DEVICE_CLASS_PREFIX
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuFamily:
@@ -21,6 +23,7 @@ class GpuFamily:
     """``slice`` (of a partitioned GPU) or ``share`` (of a GPU in time slices or under MPS); empty for a whole GPU."""
 
 
+_CLASS = re.escape(DEVICE_CLASS_PREFIX)
 _NAMES: tuple[tuple[re.Pattern[str], GpuFamily], ...] = tuple(
     (re.compile(pattern, re.ASCII), family)
     for pattern, family in (
@@ -32,6 +35,11 @@ _NAMES: tuple[tuple[re.Pattern[str], GpuFamily], ...] = tuple(
         (r"amd\.com/(gpu[a-z0-9_.]*|[a-z]px_nps[0-9])", GpuFamily(vendor="amd")),
         (r"gpu\.intel\.com/(i915|xe)", GpuFamily(vendor="intel")),
         (r"habana\.ai/gaudi", GpuFamily(vendor="habana")),
+        # The device classes that the drivers of the vendors install.
+        (_CLASS + r"gpu\.nvidia\.com", GpuFamily(vendor="nvidia")),
+        (_CLASS + r"mig\.nvidia\.com", GpuFamily(vendor="nvidia", part="slice")),
+        (_CLASS + r"gpu\.amd\.com", GpuFamily(vendor="amd")),
+        (_CLASS + r"gpu\.intel\.com", GpuFamily(vendor="intel")),
     )
 )
 

@@ -36,7 +36,7 @@ from airunway.api.bounds import (
     MAX_TOLERATIONS,
     MAX_VALUE,
 )
-from airunway.api.names import API_VERSION, DEFAULT_GPU_TYPE
+from airunway.api.names import API_VERSION, DEFAULT_GPU_TYPE, DEVICE_CLASS_PREFIX
 from airunway.api.rules import COMPILATION_CACHE_PATH, MODEL_CACHE_PATH
 from airunway.resource import Resource, digest
 
@@ -288,6 +288,16 @@ class Gpu(ApiModel):
         json_schema_extra=SERVER_DEFAULT,
         description="Resource name of the GPUs, for example amd.com/gpu. Default: nvidia.com/gpu.",
     )
+    device_class: ObjectName = Field(
+        default=None,
+        description="DeviceClass of the GPUs, for example gpu.nvidia.com, in place of type: they are asked for by "
+        "Dynamic Resource Allocation (Kubernetes 1.34). Default: none.",
+    )
+
+    @property
+    def resource(self) -> str:
+        """The resource name of the GPUs; of a device class the one that Kubernetes gives its devices."""
+        return f"{DEVICE_CLASS_PREFIX}{self.device_class}" if self.device_class else self.type
 
 
 class ResourceLimits(ApiModel):

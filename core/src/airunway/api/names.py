@@ -138,6 +138,8 @@ DEFAULT_NAMESPACE = "airunway-system"
 
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
 """Resource name of the GPUs if a deployment names none."""
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""With the name of a device class, the resource name that Kubernetes gives its devices (resource.k8s.io/v1)."""
 
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 """Group of Gateways and HTTPRoutes."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from airunway.api.names import MAX_NAME_LENGTH
+from airunway.api.names import DEFAULT_GPU_TYPE, MAX_NAME_LENGTH
 from airunway.api.paths import ALLOWED, reserved_pattern
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
 from airunway.references import IMAGE_PATTERN, MODEL_PATTERN
@@ -649,6 +649,7 @@ def _is_below_limit(node: Resource, _old: Resource | None) -> bool:
     return _is_within(node["cpu"], limit) if limit is not None else True
 
 
+_SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _EXTENDED_NAME = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 
 
@@ -677,9 +678,28 @@ def extended_rules(path: str) -> Iterator[ValidationRule]:
     )
 
 
+def _class_rules(path: str) -> Iterator[ValidationRule]:
+    absent = "!has(self.deviceClass) || self.deviceClass == ''"
+    yield ValidationRule(
+        path=path,
+        expression=f"{absent} || self.deviceClass.matches('{_SUBDOMAIN}')",
+        message="deviceClass is the name of a DeviceClass, such as gpu.nvidia.com: small letters, digits, '-' and '.'",
+        field=".deviceClass",
+    )
+    yield ValidationRule(
+        path=path,
+        expression=f"{absent} || !has(self.type) || self.type in ['', '{DEFAULT_GPU_TYPE}']",
+        message="deviceClass asks for GPUs by Dynamic Resource Allocation and type by their resource name: set one of "
+        "them",
+        field=".type",
+        reason=FORBIDDEN,
+    )
+
+
 def _ceiling_rules() -> Iterator[ValidationRule]:
     for path in ("spec.resources", "spec.scaling.prefill", "spec.scaling.decode"):
         yield number_rule(f"{path}.gpu", "count", MAX_GPUS)
+        yield from _class_rules(f"{path}.gpu")
         yield from quantity_rules(path, "memory", maximum=MAX_MEMORY, example="32Gi")
         yield from quantity_rules(path, "cpu", maximum=MAX_CPU, example="8 or 500m")
         yield from limit_rules(path)

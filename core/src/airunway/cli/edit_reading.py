@@ -284,7 +284,7 @@ def _unread(versions: Sequence[Kind]) -> Resource:
 
 
 def _served_version(host: ProviderHost, kind: Any, cluster: Cluster) -> str:
-    upstream = detect(kind, host.transformers_of(kind), cluster.facts(kind)).upstream
+    upstream = detect(kind, host.transformers_of(kind), cluster.facts(kind), kubernetes=cluster.kubernetes).upstream
     return upstream.api_version.rpartition("/")[2] if upstream is not None else ""
 
 

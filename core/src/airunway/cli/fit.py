@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from airunway.api.names import DEVICE_CLASS_PREFIX
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, Namespace, fail
 from airunway.cli.manifests import manifests_in, provider_configs_in
@@ -386,7 +387,11 @@ def _role_lines(result: Fit, *, as_model: bool) -> Iterator[str]:
         header = ("nodes", "gpu", "free", "layout", "verdict", "detail")
         yield from format_table(header, rows, width=terminal_width()).split("\n")
     else:
-        yield f"No node offers {result.workload.resource or 'a GPU'}."
+        if result.workload.resource.startswith(DEVICE_CLASS_PREFIX):
+            wanted = result.workload.resource.removeprefix(DEVICE_CLASS_PREFIX)
+            yield f"Devices of the device class {wanted} are not counted here: kubectl get resourceslices lists them."
+        else:
+            yield f"No node offers {result.workload.resource or 'a GPU'}."
     best = next((row.estimate for row in result.nodes if row.estimate is not None and not row.obstacles), None)
     pipeline = result.pipeline
     if pipeline is not None:

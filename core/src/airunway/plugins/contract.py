@@ -132,6 +132,9 @@ class UpstreamKind:
     LeaderWorkerSet instead of a Deployment)."""
     builtin: bool = False
     """Part of Kubernetes: needs no CRD."""
+    since: tuple[int, int] = (0, 0)
+    """First version of Kubernetes that serves the built-in kind, if not all that we support do (with `required` False).
+    """
     required: bool = True
     """False: the provider works without the kind; ``context.served`` contains it if the cluster serves it."""
     write: bool = True

@@ -75,6 +75,17 @@ def _account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
 # ---------------------------------------------------------------------------------------------------- what is by kind
 
 
+_DEVICES = PolicyRule(
+    expression="variables.o.spec.?metadata.orValue({}) == {} && variables.o.spec.spec.all(k, k == 'devices') && "
+    "variables.o.spec.spec.devices.all(k, k == 'requests') && "
+    "variables.o.spec.spec.devices.requests.all(r, r.all(k, k in ['name', 'exactly']) && "
+    "r.exactly.all(k, k in ['deviceClassName', 'count', 'allocationMode']) && "
+    "r.exactly.?allocationMode.orValue('ExactCount') == 'ExactCount')",
+    message="a provider's ResourceClaimTemplates ask for a number of devices of a class and nothing else: no access as "
+    "administrator, no configuration of drivers, no toleration of taints of devices, not all devices of a node",
+)
+
+
 def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRule]]:
     accounts = ", ".join(map(name_after, manifest.accounts))
     granted = json.dumps(list(manifest.rbac_rules), sort_keys=True)  # CEL reads JSON
@@ -104,6 +115,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
         ("networking.k8s.io", "networkpolicies"): [
             _own_pods(manifest),
         ],
+        ("resource.k8s.io", "resourceclaimtemplates"): [_DEVICES],
     }
 
 

@@ -286,8 +286,7 @@ class ProviderApplication:
     async def _follow(self, group: asyncio.TaskGroup) -> None:
         group.create_task(self.configs.run(), name="runtime configs")
         group.create_task(self._look_when_read(), name="runtime configs: first list")
-        await self._upstream.run(group)
-        self._kubernetes = await self._version()
+        await self._upstream.run(group, self._version)
         group.create_task(
             self.evidence.run(after=wait_until_synced([self._deployments]), announce=self._look_at_all),
             name="evidence",
@@ -302,10 +301,10 @@ class ProviderApplication:
     async def _version(self) -> tuple[int, int]:
         """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process."""
         try:
-            return await self._client.version()
+            self._kubernetes = await self._client.version()
         except KubeError as error:
             log.warning("the version of Kubernetes is not known (%s): taken for %d.%d", error, *self._kubernetes)
-            return self._kubernetes
+        return self._kubernetes
 
     async def _work(self) -> None:
         """The leader's part: reconcile everything of ours once, then what changes. Ends with a farewell."""

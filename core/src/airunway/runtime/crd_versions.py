@@ -81,15 +81,25 @@ def crd_facts(crd: Resource) -> CrdFacts:
 
 
 def detect(
-    kind: UpstreamKind, transformers: Sequence[Transformer], facts: CrdFacts | None, *, verify: bool = True
+    kind: UpstreamKind,
+    transformers: Sequence[Transformer],
+    facts: CrdFacts | None,
+    *,
+    verify: bool = True,
+    kubernetes: tuple[int, int] | None = None,
 ) -> Installed:
     """The newest supported version that is served, with the transformer that fits its schema.
 
     `transformers` are those of the kind; for a kind without any, it is the first of its versions that is served.
     `kind.versions` are in order of preference. For an unknown schema hash, `verify` selects the newest transformer of
-    that version, marked as unverified; without `verify` nothing can be written. Built-in kinds are always served.
+    that version, marked as unverified; without `verify` nothing can be written. Built-in kinds are served
+    from `UpstreamKind.since` on; `kubernetes` is the cluster's version, or None for a new one.
     """
     name = f"{kind.plural}.{kind.group}"
+    if kind.builtin and kubernetes is not None and kubernetes < kind.since:
+        first, ours = (".".join(map(str, each)) for each in (kind.since, kubernetes))
+        text = f"{kind.kind} is part of Kubernetes {first}; this is {ours}"
+        return Installed(upstream=None, reason="UpstreamNotInstalled", message=text)
     if kind.builtin:
         known = (newest_of(kind, v, transformers) if transformers else unwritten(kind, v) for v in kind.versions)
         upstreams = tuple(Upstream(api_version=t.api_version, transformer=t) for t in known if t is not None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -90,6 +90,7 @@ class UpstreamInformers:
         self._preferred: dict[tuple[str, str], Kind] = {}
         self._installed = dict.fromkeys(host.kinds, _UNREAD)
         self._look = asyncio.Event()
+        self._kubernetes = (0, 0)
         self._crds = {
             (kind.group, kind.kind): caches.of(
                 CUSTOM_RESOURCE_DEFINITION,
@@ -196,11 +197,15 @@ class UpstreamInformers:
 
     # ---------------------------------------------------------------------------------------------------- what runs
 
-    async def run(self, group: asyncio.TaskGroup) -> None:
-        """Start the watches in `group`; returns once the CRDs are read and the watches of the kinds are started."""
+    async def run(self, group: asyncio.TaskGroup, version: Callable[[], Awaitable[tuple[int, int]]]) -> None:
+        """Start the watches in `group`; returns once the CRDs are read and the watches of the kinds are started.
+
+        `version` asks the cluster for its version, on which the built-in kinds depend.
+        """
         for (_, kind), reflector in self._crds.items():
             group.create_task(reflector.run(), name=f"crd-{kind}")
         await wait_until_synced([*self._crds.values()])
+        self._kubernetes = await version()
         self._refresh(group)
         group.create_task(self._refresh_on_change(group), name="upstream")
 
@@ -216,7 +221,9 @@ class UpstreamInformers:
         for kind in self._host.manifest.upstream:
             facts = self._crd_facts(kind)
             transformers = self._host.transformers_of(kind)
-            self._installed[kind.group, kind.kind] = detect(kind, transformers, facts, verify=self._verify)
+            self._installed[kind.group, kind.kind] = detect(
+                kind, transformers, facts, verify=self._verify, kubernetes=self._kubernetes
+            )
             wanted = self._versions(kind, facts)
             for watched in {*self._written, *self._made}:
                 if (watched.group, watched.kind) == (kind.group, kind.kind) and watched.version not in wanted:
@@ -237,7 +244,7 @@ class UpstreamInformers:
         """
         installed = self._installed[kind.group, kind.kind]
         if kind.builtin:
-            served = list(kind.versions)
+            served = list(kind.versions) if installed.upstream is not None else []
         else:
             there = {version for version, _ in facts.served} if facts is not None and facts.established else set()
             served = [version for version in kind.versions if version in there]

@@ -80,6 +80,7 @@ from airunway.sdk.findings import (
     server_findings,
     uneven,
     unsupported_engine,
+    without_device_classes,
     without_gpus,
 )
 from airunway.sdk.launch import (
@@ -260,6 +261,7 @@ __all__ = [
     "version_in",
     "weights_of",
     "with_defaults",
+    "without_device_classes",
     "without_gpus",
     "workloads",
     "yaml_json",

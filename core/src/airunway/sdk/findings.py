@@ -92,13 +92,13 @@ def several_parts(deployment: ModelDeployment) -> Iterator[tuple[bool, Finding]]
     """
     decided = deployment.spec.model.source == "custom" or not _PARALLEL.isdisjoint(given_flags(deployment))
     for path, gpu in gpus_of(deployment):
-        part = gpu_family(gpu.type).part if gpu is not None else ""
+        part = gpu_family(gpu.resource).part if gpu is not None else ""
         if gpu is None or not part or gpu.count < 2:
             continue
         why = "a process sees one slice" if part == "slice" else "two shares may be of one GPU"
         text = (
-            f"{gpu.count} {part}s of GPUs ({gpu.type:.100}) cannot run one model together ({why}): set count to 1 and "
-            "choose a larger slice or a whole GPU, or ask for more replicas"
+            f"{gpu.count} {part}s of GPUs ({gpu.resource:.100}) cannot run one model together ({why}): set count to 1 "
+            "and choose a larger slice or a whole GPU, or ask for more replicas"
         )
         found = blocker(f"{path}.count", text)
         yield not decided, found if not decided else Finding(path=found.path, reason="MayNotStart", message=text)
@@ -110,6 +110,17 @@ def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
         if not (gpu or deployment.spec.resources.gpu).count:
             field = f"{path}.count"
             yield blocker(field, f"{who} requires GPU (set {field.removeprefix('spec.')} > 0)")
+
+
+def without_device_classes(deployment: ModelDeployment, *, who: str, why: str) -> Iterator[Finding]:
+    """Blockers for GPUs of a device class, for a provider `who` ("KAITO") that cannot ask for them; `why` says so."""
+    for path, gpu in gpus_of(deployment):
+        if (gpu or deployment.spec.resources.gpu).device_class:
+            text = (
+                f"deviceClass is not honoured by {who}: {why}; ask for GPUs by their resource name (gpu.type), or use "
+                "another provider (vllm, llmd, kuberay)"
+            )
+            yield blocker(f"{path}.deviceClass", text)
 
 
 def role_fields(deployment: ModelDeployment) -> Iterator[Finding]:

@@ -425,10 +425,10 @@ def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, ow
                 "that runs on GPUs, such as vllm"
             )
         return [blocker("spec.image", text)]
-    found = {path: gpu for path, gpu in gpus_of(deployment) if gpu and gpu.count and not is_nvidia(gpu.type)}
+    found = {path: gpu for path, gpu in gpus_of(deployment) if gpu and gpu.count and not is_nvidia(gpu.resource)}
     for path, gpu in found.items() if not own else ():
-        text = f"the default image {chosen} needs {DEFAULT_GPU_TYPE}; set spec.image for {gpu.type}"
-        return [blocker(f"{path}.type", text)]
+        text = f"the default image {chosen} needs {DEFAULT_GPU_TYPE}; set spec.image for {gpu.device_class or gpu.type}"
+        return [blocker(f"{path}.{'deviceClass' if gpu.device_class else 'type'}", text)]
     return []
 
 

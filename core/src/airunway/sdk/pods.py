@@ -20,7 +20,7 @@ from airunway.configs.patterns import is_reserved
 from airunway.engines.arguments import literal
 from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, filled
+from airunway.resource import Resource, digest, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
 from airunway.sdk.findings import blocker, ignored, several_parts
 from airunway.sdk.launch import Launch, path_of
@@ -70,6 +70,8 @@ class Sizing:
     """A quantity; empty: no limit."""
     extended: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Counts of extended resources of each pod, by their names."""
+    device_class: str = ""
+    """DeviceClass of the GPUs, which a claim then asks for in place of `gpu_type` (`airunway.sdk.device_claims`)."""
 
     @property
     def cores(self) -> int:
@@ -101,6 +103,7 @@ def sizing(deployment: ModelDeployment, role: str = "") -> Sizing:
                 cpu=worker.cpu or "",
                 cpu_limit=worker.limits.cpu or limit,
                 extended=extended,
+                device_class=gpu.device_class or "",
             )
     return Sizing(
         gpu_type=resources.gpu.type,
@@ -109,6 +112,7 @@ def sizing(deployment: ModelDeployment, role: str = "") -> Sizing:
         cpu=resources.cpu or "",
         cpu_limit=limit,
         extended=extended,
+        device_class=resources.gpu.device_class or "",
     )
 
 
@@ -209,6 +213,7 @@ def model_pod(
     pod = {
         "containers": [filled(**_left(main, without))],
         "volumes": volumes,
+        "resourceClaims": pod_claims(deployment, size),
         "nodeSelector": {**(node_selector or {}), **spec.node_selector},
         "tolerations": [toleration.to_resource() for toleration in spec.tolerations],
         "affinity": spec.affinity,
@@ -425,14 +430,36 @@ def _needs_home(deployment: ModelDeployment) -> bool:
 
 def container_resources(size: Sizing) -> Resource:
     """Requests and limits of a container of that size."""
-    gpus = {size.gpu_type: str(size.gpus)} if size.gpus else {}
+    by_claim = bool(size.gpus and size.device_class)
+    gpus = {size.gpu_type: str(size.gpus)} if size.gpus and not by_claim else {}
     memory = {"memory": size.memory} if size.memory else {}
     cpu = {"cpu": size.cpu} if size.cpu else {}
     # No limit on CPU unless it is asked for: it would only throttle.
     limit = {"cpu": size.cpu_limit} if size.cpu_limit else {}
     return filled(
-        requests={**gpus, **memory, **cpu, **size.extended}, limits={**gpus, **memory, **limit, **size.extended}
+        requests={**gpus, **memory, **cpu, **size.extended},
+        limits={**gpus, **memory, **limit, **size.extended},
+        claims=[{"name": CLAIM}] if by_claim else [],
     )
+
+
+CLAIM = "gpus"
+"""The name of the claim in a pod, and of its request."""
+
+
+def claim_template_name(deployment: ModelDeployment, size: Sizing) -> str:
+    """Name of the ResourceClaimTemplate for the GPUs of such pods.
+
+    It changes with what it asks for: a template cannot be changed, and the pods that name another are rolled out anew.
+    """
+    return f"{deployment.metadata.name}-{CLAIM}-{digest([size.device_class, size.gpus], length=8)}"
+
+
+def pod_claims(deployment: ModelDeployment, size: Sizing) -> list[Resource]:
+    """The ``resourceClaims`` of a pod of that size: one if it has GPUs of a device class."""
+    if not (size.gpus and size.device_class):
+        return []
+    return [{"name": CLAIM, "resourceClaimTemplateName": claim_template_name(deployment, size)}]
 
 
 def _storage(

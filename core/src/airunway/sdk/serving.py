@@ -24,7 +24,7 @@ from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, Member, launch
 from airunway.sdk.overrides import REPLICAS, TEXT, TEXTS, choice, items, keys
 from airunway.sdk.plugin import NetworkSettings, setting
 from airunway.sdk.pods import ONE_POD, Sizing, model_pod, sizing
-from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deployment, leader_worker_set
+from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, claim_templates, deployment, leader_worker_set
 
 __all__ = [
     "OVERRIDES",
@@ -33,6 +33,7 @@ __all__ = [
     "NodeSettings",
     "Servers",
     "blockers",
+    "claims",
     "features",
     "launch_of",
     "override_conflicts",
@@ -251,6 +252,16 @@ def override_conflicts(model: ModelDeployment, *, grouped: bool) -> Iterator[Fin
             yield bad_override(f"spec.{key}", text)
 
 
+def _of_a_pod(model: ModelDeployment, context: Context[Any], role: Servers) -> Sizing:
+    size, nodes = role.size(model), role.nodes(model, context.settings)
+    return size.divided(nodes) if nodes > 1 else size
+
+
+def claims(model: ModelDeployment, context: Context[Any], roles: Iterable[Servers]) -> list[Resource]:
+    """The ResourceClaimTemplates that the pods of these roles name."""
+    return claim_templates(model, (_of_a_pod(model, context, role) for role in roles))
+
+
 def workload(
     model: ModelDeployment,
     context: Context[Any],
@@ -267,8 +278,7 @@ def workload(
     _, name = role.object(model, context.settings)
     nodes = role.nodes(model, context.settings)
     started = launch_of(model, context, role)
-    size = role.size(model)
-    part = size.divided(nodes) if nodes > 1 else size
+    part = _of_a_pod(model, context, role)
     leader = model_pod(model, context, started, size=part, labels=dict(role.labels), hardened=hardened)
     if sidecars:
         beside = [{**sidecar, "restartPolicy": "Always"} for sidecar in sidecars]

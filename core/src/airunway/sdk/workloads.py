@@ -6,22 +6,25 @@ conditions are judged by status. ``ProgressDeadlineExceeded`` is not final.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Component, Endpoint, Observed, Replicas, UpstreamKind
+from airunway.plugins.contract import Component, Context, Endpoint, Finding, Observed, Replicas, UpstreamKind
 from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
 from airunway.sdk.conditions import CREATION, condition, explained, is_observed, number, text, truth
-from airunway.sdk.pods import pod_specs, pod_templates
+from airunway.sdk.findings import blocker, gpus_of
+from airunway.sdk.pods import CLAIM, Sizing, pod_claims, pod_specs, pod_templates
 
 __all__ = [
     "CONFIG_MAP",
     "DEPLOYMENT",
     "LEADER_WORKER_SET",
     "NETWORK_POLICY",
+    "RESOURCE_CLAIM_TEMPLATE",
     "ROLE",
     "ROLE_BINDING",
     "SERVER",
@@ -29,6 +32,7 @@ __all__ = [
     "SERVICE_ACCOUNT",
     "Workload",
     "account",
+    "claim_templates",
     "deployment",
     "endpoint",
     "leader_worker_set",
@@ -36,6 +40,7 @@ __all__ = [
     "pod_selector",
     "read",
     "service",
+    "unserved_claims",
 ]
 
 SERVER = "server"
@@ -86,6 +91,18 @@ NETWORK_POLICY = UpstreamKind(
     group="networking.k8s.io", kind="NetworkPolicy", plural="networkpolicies", versions=("v1",), builtin=True
 )
 """Restricts which pods may connect to a deployment's pods, and on which ports."""
+
+RESOURCE_CLAIM_TEMPLATE = UpstreamKind(
+    group="resource.k8s.io",
+    kind="ResourceClaimTemplate",
+    plural="resourceclaimtemplates",
+    versions=("v1",),
+    builtin=True,
+    since=(1, 34),
+    required=False,
+    immutable=("spec.*",),
+)
+"""From which Kubernetes makes a claim on GPUs of a device class for each pod (`claim_templates`)."""
 
 ROLE = UpstreamKind(group="rbac.authorization.k8s.io", kind="Role", plural="roles", versions=("v1",), builtin=True)
 """The rights of a ServiceAccount in the deployment's namespace."""
@@ -188,6 +205,36 @@ def service(model: ModelDeployment, *, port: int, target: int = 0, name: str = "
             "ports": [{"name": "http", "port": port, "targetPort": target or port, "protocol": "TCP"}],
         },
     }
+
+
+def claim_templates(model: ModelDeployment, sizes: Iterable[Sizing]) -> list[Resource]:
+    """The ResourceClaimTemplates that pods of these `sizes` name; none without GPUs of a device class."""
+    made: dict[str, Resource] = {}
+    for size in sizes:
+        for claim in pod_claims(model, size):
+            name = str(claim["resourceClaimTemplateName"])
+            exactly = {"deviceClassName": size.device_class, "count": size.gpus}
+            made[name] = {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": RESOURCE_CLAIM_TEMPLATE.kind,
+                "metadata": {"name": name},
+                "spec": {"spec": {"devices": {"requests": [{"name": CLAIM, "exactly": exactly}]}}},
+            }
+    return list(made.values())
+
+
+def unserved_claims(model: ModelDeployment, context: Context[Any]) -> Iterator[Finding]:
+    """Blockers for GPUs of a device class where Kubernetes is too old to be asked for them."""
+    if RESOURCE_CLAIM_TEMPLATE.key in context.served:
+        return
+    needed, found = (".".join(map(str, each)) for each in (RESOURCE_CLAIM_TEMPLATE.since, context.kubernetes))
+    for path, gpu in gpus_of(model):
+        if (gpu or model.spec.resources.gpu).device_class:
+            text = (
+                f"deviceClass needs Kubernetes {needed} (ResourceClaimTemplates of resource.k8s.io/v1), and this is "
+                f"{found}: ask for GPUs by their resource name (gpu.type)"
+            )
+            yield blocker(f"{path}.deviceClass", text)
 
 
 def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:

@@ -68,13 +68,13 @@ def roles_of(deployment: ModelDeployment, *, engine: str, sequences: int = 1) ->
             Role(
                 name=name,
                 workers=role.replicas,
-                workload=replace(base, gpus=role.gpu.count, resource=role.gpu.type),
+                workload=replace(base, gpus=role.gpu.count, resource=role.gpu.resource),
             )
             for name, role in named
             if role is not None
         )
     gpu = spec.resources.gpu
-    workload = replace(base, gpus=gpu.count, resource=gpu.type)
+    workload = replace(base, gpus=gpu.count, resource=gpu.resource)
     return (Role(name="", workers=spec.scaling.replicas, workload=workload),)
 
 

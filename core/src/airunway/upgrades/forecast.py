@@ -234,7 +234,9 @@ def state_in(
     """
     resolution = resolve_among(deployment, configs)
     verdicts = {
-        (kind.group, kind.kind): detect(kind, host.transformers_of(kind), cluster.facts(kind), verify=verify)
+        (kind.group, kind.kind): detect(
+            kind, host.transformers_of(kind), cluster.facts(kind), verify=verify, kubernetes=cluster.kubernetes
+        )
         for kind in host.manifest.upstream
     }
     live = {identity_in(read): read for obj in objects if (read := _read(obj, host, verdicts, cluster)) is not None}

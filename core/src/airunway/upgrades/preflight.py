@@ -132,7 +132,7 @@ async def objects_of(
     """The provider's objects of a kind (with a name only those of that `deployment`), each in the version in which it
     was written, if that is served. Raises KubeError.
     """
-    installed = detect(kind, host.transformers_of(kind), cluster.facts(kind))
+    installed = detect(kind, host.transformers_of(kind), cluster.facts(kind), kubernetes=cluster.kubernetes)
     if installed.upstream is None:
         return []
     ours = f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE},{names.PROVIDER}={host.name}"

@@ -30,7 +30,7 @@ from typing import Any
 import yaml
 
 from airunway.api.bounds import MAX_CAUSES
-from airunway.api.names import DEFAULT_GPU_TYPE
+from airunway.api.names import DEFAULT_GPU_TYPE, DEVICE_CLASS_PREFIX
 from airunway.json_path import JsonPath, entries
 from airunway.references import is_image
 from airunway.resource import Resource, dig
@@ -284,7 +284,11 @@ def _gpu_types(spec: Resource) -> Iterator[tuple[str, str]]:
         gpu = dig(spec, *place, "gpu", default={})
         count = dig(gpu, "count", default=0)
         if isinstance(count, int) and count > 0:
-            yield f"spec.{'.'.join(place)}.gpu.type", str(dig(gpu, "type") or DEFAULT_GPU_TYPE)
+            if device_class := dig(gpu, "deviceClass"):
+                # By the name that Kubernetes gives the devices, so that a list of types restricts classes, too.
+                yield f"spec.{'.'.join(place)}.gpu.deviceClass", f"{DEVICE_CLASS_PREFIX}{device_class}"
+            else:
+                yield f"spec.{'.'.join(place)}.gpu.type", str(dig(gpu, "type") or DEFAULT_GPU_TYPE)
     for at, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key in ("limits", "requests") and isinstance(value, dict):
             yield from ((str(JsonPath(at, name)), name) for name in value if "/" in name)

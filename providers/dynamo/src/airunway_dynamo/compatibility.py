@@ -33,6 +33,7 @@ from airunway.sdk import (
     uneven,
     unsupported_engine,
     weights_of,
+    without_device_classes,
     without_gpus,
 )
 from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
@@ -86,6 +87,8 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
         text = "Dynamo starts the engine with model.id: for an image with a model of its own use another provider"
         yield blocker("spec.model.source", text)
     yield from without_gpus(deployment, who="Dynamo")
+    why = "its operator writes the GPUs of a component into the pods by resource name"
+    yield from without_device_classes(deployment, who="Dynamo", why=why)
 
 
 def _runtime(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from airunway.sdk import (
     role_fields,
     too_long,
     unsupported_engine,
+    without_device_classes,
 )
 from airunway_kaito.manifest import MANIFEST, PRESET_NAME, WORKSPACE, Feature, reserved_labels
 from airunway_kaito.objects import CHANGE_OF_KIND, launch_of
@@ -118,6 +119,8 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         yield blocker("spec.affinity", text)
     yield from one_node_only(deployment, who="KAITO")
     yield from pod_blockers(deployment, context)
+    why = "its pods ask for GPUs by resource name, as the instance type of the node has them"
+    yield from without_device_classes(deployment, who="KAITO", why=why)
     if plan.needs_instance_type and not plan.instance_type and not plan.is_out_of_reach:
         cause = (
             f"nodes are made by {context.settings.node_provisioner}"

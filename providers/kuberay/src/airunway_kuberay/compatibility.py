@@ -22,6 +22,7 @@ from airunway.sdk import (
     too_long,
     unsupported_engine,
     without_gpus,
+    workloads,
 )
 from airunway_kuberay.manifest import COUNTS_APART, MANIFEST, SUSPEND, reserved_labels
 from airunway_kuberay.objects import is_stopped
@@ -66,6 +67,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *one_node_only(deployment, who="KubeRay"),
         *argument_blockers(deployment),
         *pod_blockers(deployment, context, mounts=cache_pods(deployment, helpers=MANIFEST.engines[0].cache_helpers)),
+        *workloads.unserved_claims(deployment, context),
     ]
     warnings = [
         *container.warnings,

@@ -190,6 +190,7 @@ MANIFEST = ProviderManifest(
         ),
         _kind(kind="RayCluster", plural="rayclusters", required=False, write=False, select=_SERVICE_LABEL),
         workloads.NETWORK_POLICY,
+        workloads.RESOURCE_CLAIM_TEMPLATE,
     ),
     # KubeRay's Service of the head selects by the last two as well.
     reserved_labels=("ray.io/", "app.kubernetes.io/name", "app.kubernetes.io/created-by"),

@@ -22,6 +22,7 @@ from airunway.sdk import (
     labels,
     model_pod,
     overridden,
+    workloads,
 )
 from airunway_kuberay.manifest import COUNTS_APART, HEAD_VOLUMES, PORT, reserved_labels
 from airunway_kuberay.scaling import SCALED_FROM, scaled_from
@@ -45,7 +46,10 @@ _START = {"num-cpus": "0", "num-gpus": "0"}
 
 
 def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
-    """One RayService, and a NetworkPolicy if it protects the cluster. KubeRay creates all other objects."""
+    """One RayService, a NetworkPolicy if it protects the cluster, and ResourceClaimTemplates for GPUs of a class.
+
+    KubeRay creates all other objects.
+    """
     settings, container = context.settings, ray_container(deployment, context)
     version = ray_version(deployment, container.image)
     shield = shield_of(context, version)
@@ -76,7 +80,11 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
     replace_on = {"pods": [version, *pods]} if settings.upgrade == "Recreate" else {}
     policy = network_policy(deployment, context, shield)
     return Translation(
-        objects=(service, *([policy] if policy else [])),
+        objects=(
+            service,
+            *([policy] if policy else []),
+            *workloads.claim_templates(deployment, (size for size, _ in group_sizes(deployment).values())),
+        ),
         replace_on=replace_on,
         interrupts=_interrupts(deployment, context),
     )

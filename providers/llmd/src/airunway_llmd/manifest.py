@@ -16,7 +16,7 @@ from airunway.sdk import (
     with_defaults,
 )
 from airunway.sdk.overrides import TEXT, choice, typed
-from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
+from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, RESOURCE_CLAIM_TEMPLATE, SERVER, SERVICE
 from airunway_llmd.settings import Settings
 
 __all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "ROLE_BY_ROLE", "TRANSFORMERS"]
@@ -76,7 +76,13 @@ MANIFEST = ProviderManifest(
         ),
     ),
     # No selection rule: no field of a deployment requests a pool instead of a plain Service.
-    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE, *picker.KINDS),
+    upstream=(
+        replace(DEPLOYMENT, primary=True, immutable=()),
+        LEADER_WORKER_SET,
+        SERVICE,
+        RESOURCE_CLAIM_TEMPLATE,
+        *picker.KINDS,
+    ),
     reserved_labels=("llm-d.ai/", "leaderworkerset.sigs.k8s.io/"),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER, DECODE, PREFILL),

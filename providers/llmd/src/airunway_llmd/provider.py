@@ -93,7 +93,11 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
     if fundamental:
         return Compatibility(blockers=fundamental)
     pods = sum(role.pods(deployment, context.settings) for role in roles)
-    blockers = [*_picker_blockers(deployment, context), *pod_blockers(deployment, context, mounts=pods)]
+    blockers = [
+        *_picker_blockers(deployment, context),
+        *pod_blockers(deployment, context, mounts=pods),
+        *workloads.unserved_claims(deployment, context),
+    ]
     warnings = [*_warnings(deployment, context), *pod_findings(deployment, reserved=_RESERVED)]
     for role in roles:
         started = serving.launch_of(deployment, context, role)
@@ -183,6 +187,7 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> T
             workloads.service(deployment, port=PORT, component=first.component),
             *(_pool_and_picker(deployment, context, hardened=hardened) if _has_pool(deployment, context) else ()),
             *(serving.workload(deployment, context, role, hardened=hardened) for role in others),
+            *serving.claims(deployment, context, [first, *others]),
         ),
         # The first generation recreated everything when a role changed its kind of workload. Now the runtime replaces
         # only the workload of that role, and the others keep serving.

@@ -15,7 +15,7 @@ from airunway.sdk import (
     serving,
     with_defaults,
 )
-from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
+from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, RESOURCE_CLAIM_TEMPLATE, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
 TRANSFORMERS = with_defaults(
@@ -51,7 +51,7 @@ MANIFEST = ProviderManifest(
         _engine(name="llamacpp", cpu_support=True, api_formats=("openai-chat",), tasks=("generate", "embed", "rerank")),
     ),
     # No selection rule: this is the fallback if no more specific provider scores.
-    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
+    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE, RESOURCE_CLAIM_TEMPLATE),
     reserved_labels=("leaderworkerset.sigs.k8s.io/",),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER,),

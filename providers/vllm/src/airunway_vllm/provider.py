@@ -44,6 +44,7 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
         *pod_blockers(deployment, context, mounts=role.pods(deployment, context.settings)),
         *serving.override_conflicts(deployment, grouped=grouped),
         *serving.blockers(deployment, context, role),
+        *workloads.unserved_claims(deployment, context),
     ]
     return Compatibility(blockers=tuple(blockers), warnings=(*started.warnings, *pod_findings(deployment)))
 
@@ -62,12 +63,13 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
 
 
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
-    """A Deployment, or a LeaderWorkerSet if a replica needs several nodes, and a Service."""
+    """A Deployment, or a LeaderWorkerSet if a replica needs several nodes, a Service and ResourceClaimTemplates."""
     role = _servers(deployment, context)
     hardened = HARDENED in serving.features(deployment, context, role)
     return [
         serving.workload(deployment, context, role, hardened=hardened),
         workloads.service(deployment, port=PORT),
+        *serving.claims(deployment, context, [role]),
     ]
 
 

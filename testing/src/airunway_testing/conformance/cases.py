@@ -94,6 +94,7 @@ def _roles() -> Iterator[tuple[str, Toggle]]:
         yield f"spec.scaling.{role}.replicas", _role(role, replicas=2)
         yield f"spec.scaling.{role}.gpu.count", _role(role, gpu={"count": 2})
         yield f"spec.scaling.{role}.gpu.type", _role(role, gpu={"count": 1, "type": "amd.com/gpu"})
+        yield f"spec.scaling.{role}.gpu.deviceClass", _role(role, gpu={"count": 1, "deviceClass": "gpu.nvidia.com"})
         yield f"spec.scaling.{role}.memory", _role(role, memory="2Gi")
         yield f"spec.scaling.{role}.cpu", _role(role, cpu="2")
         yield f"spec.scaling.{role}.limits.cpu", _role(role, limits={"cpu": "2"})
@@ -128,6 +129,9 @@ TOGGLES: Mapping[str, Toggle] = {
     "spec.scaling.nodesPerReplica": _at("scaling.nodesPerReplica", 2, before={"resources": {"gpu": {"count": 4}}}),
     **dict(_roles()),
     "spec.resources.gpu.count": _at("resources.gpu.count", 3),
+    "spec.resources.gpu.deviceClass": _at(
+        "resources.gpu.deviceClass", "gpu.nvidia.com", before={"resources": {"gpu": {"count": 1}}}
+    ),
     "spec.resources.gpu.type": _at("resources.gpu.type", "amd.com/gpu", before={"resources": {"gpu": {"count": 1}}}),
     "spec.resources.memory": _at("resources.memory", "3Gi"),
     "spec.resources.cpu": _at("resources.cpu", "3"),
