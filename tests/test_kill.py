@@ -53,7 +53,7 @@ async def test_45_a_provider_killed_while_it_writes_is_taken_up_where_it_was(
             count=None,
         )
         proxy.inject(fault)
-        async with provider_process("kaito", proxy.kubeconfig, tmp_path) as process:
+        async with provider_process("kaito", proxy.kubeconfig, tmp_path, "--set", "inferenceSet=WhenScaled") as process:
             await client.create(MODEL_DEPLOYMENT, manifest())
             async with asyncio.timeout(PATIENCE):
                 while not any(request.fault for request in proxy.requests):

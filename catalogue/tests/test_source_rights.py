@@ -24,7 +24,10 @@ from airunway_testing.rights import applied, granted, requests_until_used, unuse
 
 pytestmark = pytest.mark.apiserver
 
-RARE = {("get", "modelsources"): "only where a source was edited during its scan and the watch is late"}
+RARE = {
+    ("get", "modelsources"): "only where a source was edited during its scan and the watch is late",
+    ("get", "configmaps"): "only where a source names authorities of its own",
+}
 USERS = {"robot": "the-password-of-the-robot"}
 
 

@@ -209,7 +209,7 @@ async def test_the_limit_is_in_the_status(ground: Ground) -> None:
         assert (status["phase"], status["models"]) == ("Ready", 2)
         assert "maxModels is reached: 3 templates" in status["message"]
         made = await ground.templates()
-        assert {each["spec"]["defaults"]["image"].rpartition(":")[2] for each in made} == {"1.1"}
+        assert {each["spec"]["defaults"]["image"].partition("@")[0].rpartition(":")[2] for each in made} == {"1.1"}
 
 
 async def test_a_pull_secret_is_read_by_name_in_the_home_namespace(ground: Ground) -> None:

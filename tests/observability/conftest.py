@@ -46,6 +46,9 @@ SPEC: Resource = {
     "resources": {"memory": "16Gi", "cpu": "8"},
     "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
 }
+KAITO = ("provider", "run", "kaito", "--set", "inferenceSet=WhenScaled")
+"""The story is that of a Workspace."""
+
 ROLES = {role: {"gpu": {"count": 1}, "memory": "8Gi"} for role in ("prefill", "decode")}
 INVALID = SPEC | {"provider": {"overrides": {"securityContext": {"secret": CANARY}}}}
 
@@ -203,7 +206,7 @@ async def see(kubeconfig: Path, folder: Path) -> Seen:
         async with (
             removed_afterwards(client, ObjectKey("", webhook)),
             process(logs["core"], namespace, proxy.kubeconfig, "controller", *options) as (core, core_probes),
-            process(logs["provider"], namespace, proxy.kubeconfig, "provider", "run", "kaito") as (provider, probes),
+            process(logs["provider"], namespace, proxy.kubeconfig, *KAITO) as (provider, probes),
             running_simulator(kubeconfig, load("kaito"), level="api"),
         ):
             await at_work(http, provider, probes)

@@ -55,7 +55,8 @@ async def env_of(client: Client, key: ObjectKey) -> list[str]:
     workspace = await client.find(WORKSPACE, key)  # a template is deleted and made anew
     if workspace is None:
         return []
-    return [entry["name"] for entry in workspace["inference"]["template"]["spec"]["containers"][0].get("env", [])]
+    env = workspace["inference"]["template"]["spec"]["containers"][0].get("env", [])
+    return [entry["name"] for entry in env if entry["name"] not in ("HOME", "USER")]  # these two are always there
 
 
 def upstream(requests: list[Request]) -> list[Request]:

@@ -157,7 +157,7 @@ async def test_what_is_none_of_ours_is_dropped_when_it_is_decoded(
         await crash(client, key)
         found = await until(client, key, lambda deployment: "rootCause" in deployment["status"])
         assert found["status"]["rootCause"]["code"] == "Engine.OutOfMemory"
-        pods, _, _, events = provider.evidence.reflectors
+        pods, _, _, events, *_ = provider.evidence.reflectors
         ours = {name.name for name in pods.keys() if name.namespace == namespace}  # noqa: SIM118 - not a dict
         assert ours == {"gemma-0"}
         kept = {event["facts"].name for event in events.values() if event["facts"].namespace == namespace}

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from tests.view.conftest import Grant, Run, is_on_page
 
+from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, SERVICE_ACCOUNT, Client
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, uid_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.faults import BACK_OFF, ended, running
@@ -121,11 +122,12 @@ async def test_the_end_of_a_pod_that_is_gone_is_known_from_the_deployment(
     client: Client, kubelet: Kubelet, key: ObjectKey, run: Run
 ) -> None:
     moment = "2026-01-01T00:00:00.000000Z"
+    uid = uid_of(await client.get(MODEL_DEPLOYMENT, key))  # an earlier deployment of this name had its own pods
     event = {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,
         "metadata": {"name": "llama.1", "namespace": key.namespace},
-        "regarding": {"kind": "ModelDeployment", "namespace": key.namespace, "name": key.name},
+        "regarding": {"kind": "ModelDeployment", "namespace": key.namespace, "name": key.name, "uid": uid},
         "type": "Warning",
         "reason": "CrashLoopBackOff",
         "action": "Report",

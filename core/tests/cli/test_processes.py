@@ -164,7 +164,9 @@ async def test_the_core_does_as_its_options_say(
     try:
         async with running(tmp_path, namespace, "controller", *options) as core:
             await client.create(MODEL_DEPLOYMENT, deployment(namespace, key.name, engine={"type": "llamacpp"}))
-            seen = await until(client, key, lambda d: condition_of(d, "ProviderSelected") is not None)
+            # The core writes no ProviderSelected: the one who selects does.
+            seen = await until(client, key, lambda d: dig(d, "status", "reason") == "NoProviderSelected")
+            assert condition_of(seen, "ProviderSelected") is None
             assert dig(seen, "status", "message") == "No provider specified and provider-selector not installed"
             # Somebody else selects, after us: the guards of every provider are told.
             told = await client.get(INFERENCE_PROVIDER_CONFIG, registered)

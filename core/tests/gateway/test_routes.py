@@ -224,7 +224,9 @@ async def test_r24_suspended_it_gives_its_path_away_and_takes_it_again_if_it_is_
         await ground.until_gone(HTTP_ROUTE, "first")
         await ground.until_paths("/talk", "/", name="second")
         await ground.edit("first", suspend=False)
-        await ground.until("RouteConflict", "second")
+        await ground.until("RouteConflict", "first")
+        await ground.until_paths("/talk", "/", name="second")  # what a route serves is not taken from it
+        await ground.edit("second", suspend=True)
         await ground.until_paths("/talk", "/", name="first")
         await ground.until("RouteAccepted", "first")
 

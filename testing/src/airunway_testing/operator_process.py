@@ -13,10 +13,12 @@ from pathlib import Path
 from airunway_testing.eventually import PATIENCE
 
 
-def provider_process(name: str, kubeconfig: Path, folder: Path) -> AbstractAsyncContextManager[subprocess.Popen[bytes]]:
+def provider_process(
+    name: str, kubeconfig: Path, folder: Path, *options: str
+) -> AbstractAsyncContextManager[subprocess.Popen[bytes]]:
     """`airunway provider run NAME` once it is ready; it is the caller's to end it, and is killed after the context."""
     quiet = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-    return operator_process(kubeconfig, folder, "provider", "run", name, *quiet)
+    return operator_process(kubeconfig, folder, "provider", "run", name, *quiet, *options)
 
 
 @asynccontextmanager
