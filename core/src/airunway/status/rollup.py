@@ -194,6 +194,10 @@ def _after(fault: Fault, patience: timedelta, *, before: Phase, now: datetime) -
     return (before, left) if left > 0 else (Phase.DEGRADED, None)
 
 
+_TO_COME = frozenset({"ProviderNotFound"})
+"""Faults of a spec that others can mend as well: a provider that is named may register later."""
+
+
 def overall_conditions(verdict: Rollup) -> list[Condition]:
     """Returns ``Ready``, ``Reconciling`` and ``Stalled``, for generic tools (kstatus, and with it Flux and cli-utils).
 
@@ -202,7 +206,8 @@ def overall_conditions(verdict: Rollup) -> list[Condition]:
     stalled: it may recover by itself. All three are always returned: one of several owners of a list map's entry cannot
     remove it.
     """
-    config = verdict.fault is not None and verdict.fault.kind is Category.CONFIG
+    fault = verdict.fault
+    config = fault is not None and fault.kind is Category.CONFIG and fault.reason not in _TO_COME
     stalled = verdict.phase is Phase.FAILED or (verdict.phase is Phase.PENDING and config)
     reconciling = verdict.phase in (Phase.PENDING, Phase.DEPLOYING) and not stalled
     found = [Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message)]
