@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from copy import copy
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
+from tests.one_workspace import kaito_of_workspaces
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.registry import host_of, load
 from airunway.resource import ObjectKey, Resource
-from airunway.sdk import setting
-from airunway_kaito import provider
-from airunway_kaito.settings import Settings
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import (
     install_definitions,
@@ -33,19 +28,10 @@ WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="
 Make: TypeAlias = Callable[..., Resource]
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneWorkspace(Settings):
-    """KAITO's settings where one replica is a Workspace, which most of these tests look at."""
-
-    inference_set: Literal["Auto", "Always", "WhenScaled"] = setting("WhenScaled", "As in the provider's own settings.")
-
-
 @pytest.fixture(scope="session")
 def kaito() -> ProviderHost:
-    """KAITO, with `OneWorkspace` as its settings. With its own, a new deployment is an InferenceSet (tests/kaito)."""
-    plugin = copy(provider)
-    plugin.manifest = replace(provider.manifest, settings=OneWorkspace)
-    return host_of("kaito", plugin, origin=load("kaito").origin)
+    """KAITO whose deployments are Workspaces. With its own settings a new one is an InferenceSet (tests/kaito)."""
+    return kaito_of_workspaces()
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ev
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
 LARGE: Resource = {"resources": {"gpu": {"count": 4}}}
 TWO_A_NODE = {"gpusPerNode": 2}
-SETTINGS = {"vllm": TWO_A_NODE, "llmd": TWO_A_NODE}
+SETTINGS = {"vllm": TWO_A_NODE, "llmd": TWO_A_NODE, "kaito": {"inferenceSet": "WhenScaled"}}
 SPECS: dict[str, tuple[Resource, ...]] = {
     "kaito": ({}, {"scaling": {"replicas": 2}, "image": "registry.example/vllm:1"}),
     "vllm": ({}, LARGE),
@@ -48,6 +48,10 @@ SPECS: dict[str, tuple[Resource, ...]] = {
 
 RARE = {
     ("update", "modeldeployments/finalizers"): "asked for inside the API server, by the admission plugin for owners",
+    **{
+        (verb, "resourceclaimtemplates"): "only for resources.gpu.deviceClass"
+        for verb in ("create", "get", "list", "watch", "patch", "update", "delete")
+    },
     **{(verb, "leases"): "only one of several replicas asks for a lease" for verb in ("create", "get", "update")},
 }
 """Rights that are needed, and that the audit log of one replica cannot show."""
