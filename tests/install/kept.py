@@ -23,7 +23,7 @@ from airunway_testing.sandbox.samples import Sample
 
 __all__ = ["COMMIT", "TAG", "NotKept", "Release", "archived", "release_before"]
 
-COMMIT = "3ac3647804556b02c0d31e7d617046b2c84b1b38"
+COMMIT = "4287e147ebcf51d05718aa6e7310217dc521110f"
 """The newest commit whose transformers are released. A release moves this on to its own."""
 
 TAG = "kept"
