@@ -1,4 +1,4 @@
-"""KAITO as most tests look at it: one replica is a Workspace, as on clusters without the controller of InferenceSets."""
+"""KAITO as most tests look at it: one replica is a Workspace, as where no controller of InferenceSets runs."""
 
 from __future__ import annotations
 
