@@ -104,8 +104,10 @@ def test_every_module_of_ours_and_of_the_provider_can_be_imported(images: Images
     else:
         packages = {"airunway", load(name.removeprefix("provider-")).origin.split()[0]}
     modules = {package.replace("-", "_") for package in packages}
+    # The downloader's interpreter is isolated: its entry point alone knows where the package is.
     program = f"""
-import importlib, pkgutil
+import importlib, pkgutil, sys
+sys.path.append("/opt/airunway")
 for package in {modules}:
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         if not module.name.endswith("__main__"):

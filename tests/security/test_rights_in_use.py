@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ev
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
 LARGE: Resource = {"resources": {"gpu": {"count": 4}}}
 TWO_A_NODE = {"gpusPerNode": 2}
-SETTINGS = {"vllm": TWO_A_NODE, "llmd": TWO_A_NODE, "kaito": {"inferenceSet": "WhenScaled"}}
+SETTINGS: dict[str, Resource] = {"vllm": TWO_A_NODE, "llmd": TWO_A_NODE, "kaito": {"inferenceSet": "WhenScaled"}}
 SPECS: dict[str, tuple[Resource, ...]] = {
     "kaito": ({}, {"scaling": {"replicas": 2}, "image": "registry.example/vllm:1"}),
     "vllm": ({}, LARGE),
