@@ -163,7 +163,11 @@ def process_of(
 ) -> AbstractAsyncContextManager[Popen[bytes]]:
     """Core, its parts and providers as one process of their own."""
     quiet = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-    return operator_process(kubeconfig, folder, "run", *(providers or PROVIDERS), *quiet, *flags)
+    names = providers or PROVIDERS
+    if "kaito" in names:  # one replica is a Workspace (tests/one_workspace.py)
+        setting = "inferenceSet=WhenScaled" if len(names) == 1 else "kaito.inferenceSet=WhenScaled"
+        flags = (*flags, "--set", setting)
+    return operator_process(kubeconfig, folder, "run", *names, *quiet, *flags)
 
 
 def definitions(*, extension: bool = True) -> list[Resource]:

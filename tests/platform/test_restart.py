@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.one_workspace import kaito_of_workspaces
 from tests.platform.fleet import (
     CONFIG,
     SPECS,
@@ -143,7 +142,7 @@ async def test_an_edit_of_a_shared_object_restarts_nothing_that_serves(
     await prepared(client, extension=False)
     shapes = {f"{name}-{number}" if number else name: name for name in SPECS for number in range(copies)}
     fleet = Fleet(client=client, namespace=namespace, names=list(shapes), kinds=kinds_written())
-    hosts = [kaito_of_workspaces(), *(load(name) for name in ("vllm", "llmd", "kuberay", "dynamo"))]
+    hosts = [load(name) for name in ("kaito", "vllm", "llmd", "kuberay", "dynamo")]
     async with (
         with_gpus(client, 80 * copies),
         gateways(client, namespace, "first", "second"),
