@@ -32,7 +32,7 @@ class ChangelogError(Exception):
 def changelog(version: str, date: str, *, fragments: Path = FRAGMENTS) -> str:
     """The section of a version. Raises ChangelogError, CalledProcessError."""
     if by_hand := _written(version):
-        return by_hand
+        return f"## {version} ({date})\n{by_hand}"
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     kinds = [each["directory"] for each in tools["towncrier"]["type"]]
     with tempfile.TemporaryDirectory() as temporary:
@@ -50,9 +50,9 @@ def changelog(version: str, date: str, *, fragments: Path = FRAGMENTS) -> str:
 
 
 def _written(version: str) -> str:
-    """The section of a version in CHANGELOG.md; empty if it has none."""
+    """The section of a version in CHANGELOG.md, without its heading; empty if it has none."""
     _, found, rest = f"\n{WRITTEN.read_text(encoding='utf-8')}".partition(f"\n## {version}\n")
-    return f"## {version}\n{rest.partition(chr(10) + '## ')[0].rstrip()}\n" if found else ""
+    return f"{rest.partition(chr(10) + '## ')[0].rstrip()}\n" if found else ""
 
 
 def main() -> int:
