@@ -177,8 +177,8 @@ async def is_shown(client: Client, key: ObjectKey, kubeconfig: Path) -> str:
     first = text.out.splitlines()[:3]
     assert cause["code"] in first[0], first
     assert cause["object"] in first[1], first
-    assert CODES[cause["code"]].remedy_for(cause["object"]) in first[2], first
     view = json.loads(document.out)
+    assert view["cause"]["remedy"] in first[2], first
     parts = ("code", "object", "field", "since")
     assert {part: view["cause"][part] for part in parts} == {part: cause.get(part, "") for part in parts}
     assert f"{view['cause']['evidence']} {view['cause']['remedy']}" == cause["message"]

@@ -91,11 +91,12 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
     spec = deployment.spec
     if spec.resources.gpu.count == 0:
         yield blocker("spec.resources.gpu.count", f"a {KIND} runs on GPUs: set spec.resources.gpu.count to 1 or more")
+    security = spec.security_context
     nowhere = {
         "spec.serving.mode": spec.serving.mode != "aggregated",
         "spec.model.storage.volumes": spec.model.storage.volumes,
         "spec.model.cache.mode": spec.model.cache.mode != "None",
-        "spec.securityContext": spec.security_context.run_as_user or spec.security_context.read_only_root_filesystem,
+        "spec.securityContext": security.run_as_non_root or security.run_as_user or security.read_only_root_filesystem,
         "spec.image": re.search(r"[^\w./:-]", _launch(deployment, context).image),
     }
     for path in (path for path, given in nowhere.items() if given):
