@@ -109,6 +109,7 @@ SEEN: dict[str, dict[str, str]] = {
         "--upstream-version": f"{RENDER}::test_an_older_upstream_gets_what_it_knows",
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
+        "--policy": f"{RENDER}::test_what_a_policy_allows_is_rendered_with_it",
         "--runtime-config": f"{RENDER}::test_a_deployment_follows_the_runtime_configs_that_are_given",
         **dict.fromkeys(
             ("--kubeconfig", "--context"), f"{TEMPLATE}::test_a_template_that_is_not_given_is_looked_for_in_the_cluster"

@@ -96,6 +96,23 @@ def test_a_setting_of_the_provider_reaches_what_is_made(tmp_path: Path) -> None:
     assert (wrong.exit_code, "is not KEY=VALUE" in wrong.stderr) == (2, True)
 
 
+def test_what_a_policy_allows_is_rendered_with_it(tmp_path: Path) -> None:
+    locking = deployment(
+        model={"id": "org/model"},
+        engine={"type": "vllm"},
+        resources={"gpu": {"count": 1}},
+        provider={"name": "vllm"},
+        securityContext={"capabilities": {"add": ["IPC_LOCK"]}},
+    )
+    refused = render(tmp_path / "md.yaml", locking)
+    assert (refused.exit_code, "capability 'IPC_LOCK' is not allowed" in refused.output) == (1, True), refused.output
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: [{capabilities: [IPC_LOCK]}]")
+    done = render(tmp_path / "md.yaml", locking, "--policy", str(policy))
+    assert done.exit_code == 0, done.output
+    assert "IPC_LOCK" in done.stdout
+
+
 def test_a_cache_is_mounted_under_a_name_that_stands_for_its_claim(tmp_path: Path) -> None:
     cached = deployment(
         model={"id": "org/model/q4.gguf", "cache": {"mode": "Shared"}},

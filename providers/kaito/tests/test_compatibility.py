@@ -135,6 +135,7 @@ REFUSED = {
     "spec.serving.mode": {found.base for found in FOUND},
     "spec.affinity": {found.base for found in FOUND},
     "spec.scaling.nodesPerReplica": {found.base for found in FOUND},
+    "spec.resources.gpu.deviceClass": {found.base for found in FOUND},
     # The runner (with an own model the program of the image is not known) generates only.
     "spec.model.task": {"llamacpp, own image", "llamacpp, 16 GPUs", "llamacpp on CPU"},
 }

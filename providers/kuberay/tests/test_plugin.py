@@ -31,6 +31,7 @@ def test_it_holds_the_contract_and_asks_for_nothing_beyond_its_kinds(host: Provi
         "RayService": (True, True),
         "RayCluster": (False, False),
         "NetworkPolicy": (True, True),
+        "ResourceClaimTemplate": (True, False),
     }
     assert host.primary_kind.deletion == "Foreground", "up to KubeRay 1.6.1 its pods are gone with it then"
     assert host.manifest.rbac_rules == ()

@@ -25,7 +25,12 @@ NOW = datetime(2026, 9, 1, tzinfo=UTC)
 def test_it_holds_the_contract_and_asks_for_nothing_beyond_its_kinds(host: ProviderHost) -> None:
     host.check()
     assert host.primary_kind.kind == "Deployment"
-    assert [kind.plural for kind in host.manifest.upstream] == ["deployments", "leaderworkersets", "services"]
+    assert [kind.plural for kind in host.manifest.upstream] == [
+        "deployments",
+        "leaderworkersets",
+        "services",
+        "resourceclaimtemplates",
+    ]
     assert [kind.plural for kind in host.manifest.upstream if not kind.builtin and kind.required] == []
     assert host.manifest.rbac_rules == ()
 

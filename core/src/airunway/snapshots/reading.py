@@ -53,7 +53,16 @@ _BUILT_IN = {kind.kind: kind for kind in (DEPLOYMENT, STATEFUL_SET, REPLICA_SET,
 """Kinds of which every object of a deployment has our label, because its provider wrote it."""
 
 _STATELESS = frozenset(
-    {"ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy", "DestinationRule"}
+    {
+        "ConfigMap",
+        "Secret",
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "NetworkPolicy",
+        "DestinationRule",
+        "ResourceClaimTemplate",
+    }
 )
 """Kinds whose objects have no state that could be shown."""
 
