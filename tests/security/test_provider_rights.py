@@ -47,6 +47,7 @@ def provider_process(kubeconfig: Path, *, own: str, watched: str, folder: Path) 
     """`airunway provider run kaito` as one replica of several; gives the file that says that it is ready."""
     ready, log = folder / "provider.ready", folder / "provider.log"
     command = [sys.executable, "-m", "airunway", "provider", "run", "kaito", "--kubeconfig", str(kubeconfig)]
+    command += ["--set", "inferenceSet=WhenScaled"]  # one replica is a Workspace
     command += ["--leader-elect", "--watch-namespaces", watched, "--ready-file", str(ready), "--log-format", "text"]
     environment = {**os.environ, "POD_NAMESPACE": own, "POD_NAME": "kaito-0"}
     with log.open("wb") as output:

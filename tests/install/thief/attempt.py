@@ -197,7 +197,7 @@ _IN_A_POD: dict[str, tuple[Resource, str]] = {
     "no preemption": ({"preemptionPolicy": "Never"}, FIELDS_OF_PODS),
     "a gate of scheduling": ({"schedulingGates": [{"name": "evil.example/hold"}]}, FIELDS_OF_PODS),
     "a gate of readiness": ({"readinessGates": [{"conditionType": "evil.example/never"}]}, FIELDS_OF_PODS),
-    "another operating system": ({"os": {"name": "windows"}}, FIELDS_OF_PODS),
+    "another operating system": ({"os": {"name": "linux"}}, FIELDS_OF_PODS),
     "a driver's volume in the pod": ({"volumes": [{"name": "x", "csi": {"driver": "evil.example"}}]}, _MOUNTS),
     "a driver of the node": ({"volumes": [{"name": "x", "flexVolume": {"driver": "evil.example/x"}}]}, _MOUNTS),
     "a disk of the network": (

@@ -169,6 +169,11 @@ def _of_downloads() -> Iterator[Attempt]:
     ):
         body = _changed(honest, "spec/template/spec/volumes", [*pod["volumes"], {"name": "x", **source}])
         yield _created("mounts of Jobs", what, mounts, body)
+    source = {"configMap": {"name": "tenant", "items": [{"key": "a", "path": "ca.crt"}]}}
+    body = _changed(honest, "spec/template/spec/volumes", [*pod["volumes"], {"name": CA_VOLUME, **source}])
+    mount = {"name": CA_VOLUME, "mountPath": "/cache", "readOnly": True}
+    body = _changed(body, "spec/template/spec/containers", [{**container, "volumeMounts": [mount]}])
+    yield _created("program of Jobs", "authorities in place of the weights", "mounts and the port", body)
     image, hardened = "an image of the repository of --downloader-image", "no capabilities and a read-only file system"
     context = container["securityContext"]
     exec_ = {"exec": {"command": ["sh"]}}
@@ -187,11 +192,6 @@ def _of_downloads() -> Iterator[Attempt]:
         ("a command as a probe", {"livenessProbe": exec_}, program),
         ("all of a Secret", {"envFrom": [{"secretRef": {"name": "precious"}}]}, "gets only the variables"),
         ("a mount of its choice", {"volumeMounts": [{"name": "scratch", "mountPath": "/etc"}]}, "mounts and the port"),
-        (
-            "authorities in place of the weights",
-            {"volumeMounts": [{"name": CA_VOLUME, "mountPath": "/cache", "readOnly": True}]},
-            "mounts and the port",
-        ),
         (
             "another volume in place of authorities",
             {"volumeMounts": [{"name": "scratch", "mountPath": CA_PATH, "readOnly": True}]},

@@ -112,7 +112,7 @@ async def _world(*, webhook: bool) -> AsyncIterator[World]:
         hook.append("--webhook-manage-configuration")
         commands = {
             "controller": ["controller", *ours, *(hook if webhook else [])],
-            "provider-kaito": ["provider", "run", "kaito", *ours],
+            "provider-kaito": ["provider", "run", "kaito", "--set", "inferenceSet=WhenScaled", *ours],
             "simulator": ["simulate", "kaito", *common, "--level", "api"],
         }
         environment = {**os.environ, "POD_NAMESPACE": "default", "PYTHONUNBUFFERED": "1"}

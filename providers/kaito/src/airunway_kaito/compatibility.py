@@ -109,8 +109,6 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         some = "serves exactly one replica: its Service reaches the first pod only"
         text = some if replicas else "cannot be scaled to zero; set spec.suspend to stop the model"
         known = "the cluster does not serve InferenceSet v1beta1 (KAITO 0.11), which would make more of them"
-        if context.settings.inference_set == "WhenScaled":
-            known = "the provider setting inferenceSet is Never; with Auto, an InferenceSet makes any number of them"
         yield blocker("spec.scaling.replicas", f"replicas is {replicas}, but a KAITO Workspace {text}; {known}")
     if context.engine == "vllm" and not gpus:
         yield blocker("spec.resources.gpu.count", "vLLM engine requires GPU (set resources.gpu.count > 0)")
