@@ -169,8 +169,8 @@ def _of_downloads() -> Iterator[Attempt]:
     ):
         body = _changed(honest, "spec/template/spec/volumes", [*pod["volumes"], {"name": "x", **source}])
         yield _created("mounts of Jobs", what, mounts, body)
-    source = {"configMap": {"name": "tenant", "items": [{"key": "a", "path": "ca.crt"}]}}
-    body = _changed(honest, "spec/template/spec/volumes", [*pod["volumes"], {"name": CA_VOLUME, **source}])
+    authorities = {"configMap": {"name": "tenant", "items": [{"key": "a", "path": "ca.crt"}]}}
+    body = _changed(honest, "spec/template/spec/volumes", [*pod["volumes"], {"name": CA_VOLUME, **authorities}])
     mount = {"name": CA_VOLUME, "mountPath": "/cache", "readOnly": True}
     body = _changed(body, "spec/template/spec/containers", [{**container, "volumeMounts": [mount]}])
     yield _created("program of Jobs", "authorities in place of the weights", "mounts and the port", body)
