@@ -86,7 +86,7 @@ async def test_everything_that_needs_no_crd_is_taken(client: Client, namespace: 
             plain = Kind(kind.group, "v1", kind.kind, kind.plural)
             assert (what, await refused(client, plain, obj, namespace)) == (what, "")
             taken.add(kind.kind)
-    assert taken == set(kinds)
+    assert taken == set(kinds) - {"ResourceClaimTemplate"}  # only with gpu.deviceClass: tests/install/test_guards.py
 
 
 async def refused(client: Client, kind: Kind, obj: Resource, namespace: str) -> str:

@@ -111,7 +111,7 @@ def test_a_deployment_of_a_file_has_what_its_template_gives(tmp_path: Path) -> N
     crds = ROOT / "providers" / "kaito" / "simulator" / "src" / "airunway_kaito_simulator" / "crds"
     done = ran_now("preflight", "--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml")
     assert done.code == 0, done.err
-    assert "create Workspace 'token'" in done.out
+    assert "create InferenceSet 'token'" in done.out
     path.write_text(yaml.safe_dump_all([asking]))
     nowhere = ("--kubeconfig", str(tmp_path / "kubeconfig"))
     alone = ran_now("preflight", "--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml", *nowhere)
