@@ -186,7 +186,13 @@ class Installation:
             found = await self._client.get(KINDS[owner["kind"]], ObjectKey(metadata["namespace"], owner["name"]))
             owner["uid"] = found["metadata"]["uid"]
         body |= {"apiVersion": kind.api_version, "metadata": metadata}
-        await self._client.apply(kind, body, manager=MANAGER, force=True)
+        async with asyncio.timeout(PATIENCE):
+            while True:  # a kind whose definition came back is served a moment after it is established
+                try:
+                    await self._client.apply(kind, body, manager=MANAGER, force=True)
+                    break
+                except NotFound:
+                    await asyncio.sleep(0.1)
         if "status" in obj:
             await self._client.merge_patch(kind, key_of(body), {"status": obj["status"]}, subresource="status")
         if kind is CUSTOM_RESOURCE_DEFINITION:
