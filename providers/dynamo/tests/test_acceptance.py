@@ -60,11 +60,15 @@ CORPUS: dict[str, dict[str, Any]] = {
         "securityContext": {"readOnlyRootFilesystem": True},
         "model": {"id": "o/m", "storage": {"volumes": [{"name": "w", "purpose": "modelCache", "claimName": "pvc"}]}},
     },
-    "engine": {"engine": {"contextLength": 8192, "args": {"seed": "1"}, "extraArgs": ["--x"]}},
+    "engine": {"engine": {"contextLength": 8192, "extraArgs": ["--x"]}},
     **ON_PODS,
     "environment": {**ON_PODS["environment"], "secrets": {"huggingFaceToken": "hf"}},
     "pod": {**ON_PODS["pod"], "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
 }
+
+
+ARGUMENTS = {"vllm": {"seed": "1"}, "sglang": {"random-seed": "1"}, "trtllm": {"max-batch-size": "8"}}
+"""An option that the worker of each engine has."""
 
 
 def samples() -> dict[str, ModelDeployment]:
@@ -108,6 +112,10 @@ async def test_every_release_accepts_all_that_it_can_express(
     crd = crd_of(upstream_crds, release)
     asked = {
         f"{engine} {name}": (engine, deployment(**fields)) for name, fields in CORPUS.items() for engine in ENGINES
+    }
+    asked |= {
+        f"{engine} engine": (engine, deployment(engine={**CORPUS["engine"]["engine"], "args": args}))
+        for engine, args in ARGUMENTS.items()
     }
     asked |= {f"sample {name}": (sample.spec.engine.type or "vllm", sample) for name, sample in samples().items()}
     written = {RELEASES[release], *(["v1alpha1-1.1"] if release in SERVED_BOTH else [])}
