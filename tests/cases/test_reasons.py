@@ -31,6 +31,7 @@ PHASE = {
     Category.SCOPED_CONFIG: "Degraded",
     Category.AUTH: "Degraded",
     Category.CONNECTIVITY: "Running",
+    Category.PASSING: "Running",
     Category.CAPACITY: "Deploying",
     Category.EXHAUSTION: "Degraded",
     Category.WORKLOAD: "Degraded",
@@ -40,7 +41,7 @@ PHASE = {
 }
 """What a fault by itself makes at first of a deployment that was Running (docs/reference/conditions.md)."""
 
-STAYS_READY = (Category.CONNECTIVITY, Category.UNKNOWN)
+STAYS_READY = (Category.CONNECTIVITY, Category.PASSING, Category.UNKNOWN)
 """What is not held against a deployment that was Running: for a moment, or at all."""
 
 

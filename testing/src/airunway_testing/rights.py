@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind, NotFound
+from airunway.kube import CONFIG_MAP, Client, Forbidden, Kind, NotFound
 from airunway.rbac.rights import Rights, roles
-from airunway.resource import Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.eventually import PATIENCE
 
@@ -41,15 +42,46 @@ def account_of(user: str) -> Resource:
 
 @asynccontextmanager
 async def applied(client: Client, objects: Sequence[Resource]) -> AsyncIterator[None]:
-    """Roles, policies and bindings, for the duration."""
+    """Roles, policies and bindings, for the duration. Policies are asked from the beginning on."""
     try:
         for obj in objects:
             await client.apply(_KINDS[obj["kind"]], obj, manager="airunway-testing", force=True)
+        if any(obj["kind"] == "ValidatingAdmissionPolicy" for obj in objects):
+            await _until_asked(client)
         yield
     finally:
         for obj in reversed(objects):
             with suppress(NotFound):
                 await client.delete(_KINDS[obj["kind"]], key_of(obj))
+
+
+async def _until_asked(client: Client) -> None:
+    """Wait until the API server asks the policies that were made before: it does once it asks one that is made now."""
+    name = f"airunway-testing-{uuid.uuid4().hex[:8]}"
+    denies = {"expression": f"object.metadata.name != '{name}'", "reason": "Forbidden"}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [denies]}
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    last = (
+        {**group, "kind": "ValidatingAdmissionPolicy", "spec": policy},
+        {**group, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding},
+    )
+    map_ = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+    try:
+        for obj in last:
+            await client.apply(_KINDS[str(obj["kind"])], obj, manager="airunway-testing", force=True)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    await client.create(CONFIG_MAP, map_, dry_run=True)
+                except Forbidden:
+                    return
+                await asyncio.sleep(0.05)
+    finally:
+        for obj in last:
+            with suppress(NotFound):
+                await client.delete(_KINDS[str(obj["kind"])], ObjectKey("", name))
 
 
 @asynccontextmanager

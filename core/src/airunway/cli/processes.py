@@ -217,7 +217,8 @@ def _gateway_part(options: CoreOptions) -> Part:
     """A function that creates the part that makes routes. Raises ValueError for invalid options."""
     from airunway.gateway.application import GatewayApplication, GatewaySettings
 
-    if options.gateway_name and not re.fullmatch(r"[^/]+/[^/]+", options.gateway_name):
+    namespace, _, name = options.gateway_name.partition("/")
+    if options.gateway_name and (not namespace or not name or "/" in name):
         raise ValueError(f"--gateway-name: {options.gateway_name!r} is not NAMESPACE/NAME: write both")
     settings = GatewaySettings(
         gateway_name=options.gateway_name,
