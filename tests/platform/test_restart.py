@@ -358,7 +358,7 @@ def _only_scaled(name: str, scaling: Scaling, before: Standing, wide: Standing, 
 
 
 def _waits_for_a_change(deployment: Resource) -> bool:
-    return any("take effect with the next change" in text for text in dig(deployment, "status", "warnings") or ())
+    return dig(deployment, "status", "revision", "pending", "parts") == ["settings"]
 
 
 def _through_a_pool(deployment: Resource) -> bool:

@@ -224,9 +224,9 @@ def _alternatives(path: str) -> list[str]:
         return [path]
     # What a template gives is free-form: its record is in the schema.
     fields = [
-        each.replace("effectiveTemplate.spec.model.id", "effectiveTemplate") for each in re.findall(r"'(.+?)'", path)
+        each.replace("revision.template.spec.model.id", "revision.template") for each in re.findall(r"'(.+?)'", path)
     ]
-    return [f"{'.status' if each.startswith('effective') else '.spec'}.{each}" for each in fields]
+    return [f"{'.status' if each.startswith('revision') else '.spec'}.{each}" for each in fields]
 
 
 def test_every_rule_is_in_the_crd() -> None:

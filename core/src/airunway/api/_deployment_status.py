@@ -68,6 +68,15 @@ class EngineStatus(ApiModel):
     selected_reason: str | None = Field(default=None, max_length=1024, description="Why this engine, as a sentence.")
 
 
+class NewerTranslation(ApiModel):
+    """What is newer in the provider than in the revision, and not in use."""
+
+    transformers: list[_Short] = Field(default_factory=list, max_length=16, description="Newer transformers, by name.")
+    changes: list[_Short] = Field(
+        default_factory=list, max_length=16, description="What would be another, by name, as sentences."
+    )
+
+
 class ProviderStatus(ApiModel):
     """The provider in use and the object that it created."""
 
@@ -83,16 +92,12 @@ class ProviderStatus(ApiModel):
     schema_hash: str | None = Field(
         default=None, description="Digest of the upstream schema that the object was written for (sha256)."
     )
-    template_hash: str | None = Field(
+    revision: str | None = Field(
+        default=None, max_length=64, description="Hash of the revision that the provider's objects were written from."
+    )
+    newer: NewerTranslation | None = Field(
         default=None,
-        max_length=64,
-        description="Digest of what the template gives, as it is in effect in the provider's objects (sha256).",
-    )
-    runtime_config_hash: str | None = Field(
-        default=None, max_length=64, description="Hash of the runtime config whose pod settings are in effect (sha256)."
-    )
-    claim_name: str | None = Field(
-        default=None, description="PersistentVolumeClaim of the model cache that the provider's own object mounts."
+        description="What the provider would write otherwise in a new deployment, where that makes a difference.",
     )
 
 
@@ -161,6 +166,17 @@ class ConfigReference(ApiModel):
     name: str | None = Field(default=None, description="Name of the runtime config.")
 
 
+class StatusPolicyInUse(ApiModel):
+    """When a state becomes a fault, as the runtime config says it."""
+
+    dependency_grace_period: str | None = Field(
+        default=None, max_length=64, description="Time that a dependency may be unreachable, a duration."
+    )
+    capacity_blocked_after: str | None = Field(
+        default=None, max_length=64, description="Time that a deployment may wait for capacity, a duration."
+    )
+
+
 class EffectiveRuntimeConfig(ApiModel):
     """The runtime config in use; exactly one of the two references is set."""
 
@@ -170,10 +186,12 @@ class EffectiveRuntimeConfig(ApiModel):
     cluster_ref: ConfigReference | None = Field(default=None, description="ClusterRuntimeConfig in use.")
     scope: str | None = Field(default=None, description="Where the config comes from: Namespace, Cluster or Merged.")
     hash: str | None = Field(default=None, description="Digest of the effective settings (sha256).")
-    rollout: str | None = Field(
-        default=None,
-        max_length=32,
-        description="Granted: the provider may change what serves to the newest pod settings now.",
+    label_patterns: list[_Short] = Field(
+        default_factory=list, max_length=256, description="Patterns of the deployment's labels that its objects get."
+    )
+    status_policy: StatusPolicyInUse | None = Field(default=None, description="When a state becomes a fault.")
+    routing: bool | None = Field(
+        default=None, description="Whether deployments that do not say it get a route: true or false."
     )
 
 
@@ -186,35 +204,64 @@ class TemplateReferenceStatus(ApiModel):
 
 
 class EffectiveTemplate(ApiModel):
-    """What the template gives to this deployment, as it was recorded: an edit of the template changes nothing that
-    serves.
-    """
+    """The template in use; what it gives is in the revision."""
 
     ref: TemplateReferenceStatus | None = Field(default=None, description="Template in use.")
     scope: str | None = Field(default=None, max_length=32, description="Where it is: Namespace or Cluster.")
     hash: str | None = Field(default=None, max_length=64, description="Digest of what it gives (sha256).")
-    asked: str | None = Field(
-        default=None, max_length=64, description="Digest of the templateRef for which it was chosen."
-    )
-    taken_for: str | None = Field(
-        default=None,
-        max_length=64,
-        description="Digest of the deployment's own spec for which it was taken; replica counts do not count.",
-    )
-    taken_for_spec: str | None = Field(
-        default=None,
-        max_length=64,
-        description="Same digest without the annotation airunway.ai/adopt; only where the deployment has it.",
-    )
     newer_hash: str | None = Field(
         default=None,
         max_length=64,
         description="Digest of what the template gives now, where that is not in use yet (sha256): the next change of "
         "the spec takes it.",
     )
-    spec: FreeForm = Field(
-        default_factory=dict, description="What it gives: a partial spec, below the deployment's own values."
+
+
+class PendingRevision(ApiModel):
+    """What is newer and not taken."""
+
+    hash: str | None = Field(default=None, max_length=64, description="Hash of the revision with it.")
+    since: Timestamp = Field(default=None, description="Moment since which something waits (RFC 3339).")
+    parts: list[_Short] = Field(
+        default_factory=list, max_length=8, description="Parts that have something newer: template, settings, cache."
     )
+    changes: list[_Short] = Field(
+        default_factory=list, max_length=64, description="What differs, by name and never by value."
+    )
+    waits_for: str | None = Field(
+        default=None,
+        max_length=64,
+        description="What is waited for: change (of the deployment's own spec), or the part that is not decided yet.",
+    )
+
+
+class RevisionStatus(ApiModel):
+    """All that the deployment runs with and that is not in its own spec (docs/revisions.md)."""
+
+    hash: str | None = Field(
+        default=None, max_length=64, description="Digest of all parts (sha256); absent until each part is decided."
+    )
+    taken_for: str | None = Field(
+        default=None, max_length=64, description="Digest of the deployment's own spec for which it was taken."
+    )
+    adopted: str | None = Field(
+        default=None, max_length=64, description="Digest of the last value of the annotation airunway.ai/adopt."
+    )
+    template: FreeForm = Field(
+        default_factory=dict, description="What the template gives: ref, hash and asked (of the templateRef), and spec."
+    )
+    settings: FreeForm = Field(
+        default_factory=dict,
+        description="Pod settings of the runtime config: env, imagePullSecrets, token, labels, runtimeClassName.",
+    )
+    cache: FreeForm = Field(default_factory=dict, description="Weights: artifact, claim, path, mountPath, accessMode.")
+    gateway: FreeForm = Field(
+        default_factory=dict, description="Gateway for which the provider makes the pool: name, namespace, usesPool."
+    )
+    provider: FreeForm = Field(
+        default_factory=dict, description="How the provider writes: name, transformers by kind, kept settings."
+    )
+    pending: PendingRevision | None = Field(default=None, description="What is newer and not taken, if anything is.")
 
 
 class ModelCacheStatus(ApiModel):
@@ -236,15 +283,6 @@ class ModelCacheStatus(ApiModel):
         description="Hash of effectiveTemplate for which the part has answered; absent without a template.",
     )
     ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
-
-
-class RolloutStatus(ApiModel):
-    """What a deployment that serves may take now, although its spec has not changed."""
-
-    claim_name: str | None = Field(
-        default=None,
-        description="PersistentVolumeClaim with weights that were fetched anew: what serves takes it in waves.",
-    )
 
 
 class RefusalStatus(ApiModel):
@@ -355,9 +393,10 @@ class ModelDeploymentStatus(ApiModel):
         description="Parts of the core that are on, of those that the deployment asks for: gateway, model-cache.",
     )
     model_cache: ModelCacheStatus = Field(default_factory=ModelCacheStatus, description="Cached weights in use.")
-    rollout: RolloutStatus = Field(
-        default_factory=RolloutStatus,
-        description="What the deployment may take now although it serves and its spec has not changed.",
+    revision: RevisionStatus | None = Field(
+        default=None,
+        json_schema_extra={"x-kubernetes-map-type": "atomic"},
+        description="All that the deployment runs with and that is not in its own spec.",
     )
     selection: SelectionStatus = Field(default_factory=SelectionStatus, description="How the provider was selected.")
     root_cause: RootCauseStatus | None = Field(default=None, description="Fault behind all that is wrong, if any.")

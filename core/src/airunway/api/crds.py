@@ -67,7 +67,7 @@ _CONFIG_COLUMNS = (
     _AGE,
 )
 
-_MODEL = ".*['model.id','effectiveTemplate.spec.model.id','templateRef.modelName']"
+_MODEL = ".*['model.id','revision.template.spec.model.id','templateRef.modelName']"
 """Id of the model: ``spec.model.id``, else that of the template as the core recorded it in the status, else the model
 that was asked for. Of the values that a path finds a column shows the first, and a union finds them in its own order. A
 path has to start with a dot, hence the wildcard, which is spec and status here.
@@ -344,6 +344,7 @@ _KEPT = frozenset(
         "x-kubernetes-int-or-string",
         "x-kubernetes-list-map-keys",
         "x-kubernetes-list-type",
+        "x-kubernetes-map-type",
         "x-kubernetes-preserve-unknown-fields",
     }
 )

@@ -234,6 +234,15 @@ class InferenceProviderConfigSpec(ApiModel):
     documentation: str | None = Field(default=None, max_length=2048, description="URL of the provider's documentation.")
 
 
+class TranslationStatus(ApiModel):
+    """How the provider would write a new deployment."""
+
+    transformers: dict[str, Annotated[str, Field(max_length=253)]] = Field(
+        default_factory=dict, max_length=64, description="Transformer of each kind, by Kind.group."
+    )
+    settings: FreeForm = Field(default_factory=dict, description="Settings that running deployments keep.")
+
+
 class InferenceProviderConfigStatus(ApiModel):
     """How the provider is doing."""
 
@@ -250,6 +259,10 @@ class InferenceProviderConfigStatus(ApiModel):
     )
     upstream_schema_hash: str | None = Field(
         default=None, max_length=253, description="Digest of the upstream schema in use (sha256)."
+    )
+    translation: TranslationStatus | None = Field(
+        default=None,
+        description="How the provider would write a new deployment: the core records it on each (status.revision).",
     )
     conditions: list[ModelDeploymentCondition] = Field(
         default_factory=list, json_schema_extra=list_map("type"), description="State aspect by aspect."

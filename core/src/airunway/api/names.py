@@ -85,13 +85,12 @@ ADOPT = f"{GROUP}/adopt"
 """Annotation on a ModelDeployment: a new value switches what runs to the newest transformer and version."""
 
 WRITTEN_FOR = f"{GROUP}/written-for"
-"""Annotation on the primary upstream object: digest of the part of the deployment that it was written for."""
-
-RUNTIME_SETTINGS = f"{GROUP}/runtime-settings"
-"""Annotation on the primary upstream object: the settings that it was created with and keeps.
-
-It also has a digest of the part of the deployment whose change applies newer settings.
+"""Annotation on the primary upstream object: digests of the spec that it was written for, without and with what takes
+nothing newer (replica counts, ``suspend``), separated by a dot.
 """
+
+REVISION = f"{GROUP}/revision"
+"""Annotation on the primary upstream object: hash of the ``status.revision`` that it was written from."""
 
 REPLACE_ON_CHANGE = f"{GROUP}/replace-on-change"
 """Annotation: JSON map of digests of everything whose change needs a new object, in three groups.

@@ -138,6 +138,12 @@ class _ConfigSpec(ApiModel):
         description="When deployments that serve take changed settings of their pods: with the next change of their "
         "own spec (OnNextChange), or at once, a few at a time (Immediately). Default: OnNextChange.",
     )
+    rollout_providers: Literal["OnNextChange", "Immediately"] | None = Field(
+        default=None,
+        description="When deployments that serve take the newer defaults of an upgraded provider, such as its default "
+        "image: with the next change of their own spec (OnNextChange), or at once, a few at a time (Immediately). "
+        "Default: OnNextChange.",
+    )
     max_concurrent_rollouts: Int64 | None = Field(
         default=None,
         description="Deployments of this config that are changed at a time with rollout Immediately. Default: 1.",

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airunway.resource import Resource, condition_of, controller_owner, dig, key_of, list_at
+from airunway.resource import Resource, condition_of, controller_owner, dig, key_of, list_at, text_at
+from airunway.revisions.revision import pending_parts
 
 if TYPE_CHECKING:
     from airunway.artifacts.deployments import CacheRequest
@@ -98,10 +99,12 @@ def _overriding(field: str, given: Resource, own: Resource) -> str:
 
 
 def _record(found: Expanded) -> Resource | None:
-    """What is recorded of the template in use, or would be."""
-    status = found.part.status if found.part is not None else found.own.get("status")
+    """What is recorded of the template in use, or would be: reference, hash and values."""
+    part = found.part
+    status = part.status if part is not None else found.own.get("status")
     record = dig(status, "effectiveTemplate")
-    return record if isinstance(record, dict) else None
+    given = part.value if part is not None else dig(status, "revision", "template")
+    return {**record, "spec": dig(given, "spec", default={})} if isinstance(record, dict) else None
 
 
 def template_lines(explained: Resource) -> Iterator[str]:
@@ -144,7 +147,6 @@ def config_explanation(
 
     What only a cluster knows (hash in use, Gateway, conditions) is absent for a deployment without a status.
     """
-    from airunway.configs.resolution import GRANTED
     from airunway.plugins.settings import resolve_among
 
     found = resolve_among(deployment, configs)
@@ -158,11 +160,12 @@ def config_explanation(
         }
     elif found.missing:
         explained["message"] = f"no RuntimeConfig or ClusterRuntimeConfig '{found.name}' was found"
-    in_effect = dig(deployment, "status", "provider", "runtimeConfigHash")
-    if config is not None and isinstance(in_effect, str):
-        explained["podSettingsOf"] = in_effect
-        explained["podSettingsCurrent"] = in_effect == config.hash
-        explained["rolloutGranted"] = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == GRANTED
+    revision = dig(deployment, "status", "revision")
+    if config is not None and isinstance(revision, dict):
+        explained["podSettingsOf"] = text_at(revision, "settings", "configHash")
+        explained["podSettingsCurrent"] = "settings" not in pending_parts(deployment)
+        if not explained["podSettingsCurrent"]:
+            explained["podSettingsWait"] = "; ".join(list_at(revision, "pending", "changes")) + " wait"
     return {"runtimeConfig": explained, "routing": _routing(deployment, config, configs)}
 
 
@@ -320,8 +323,7 @@ def config_lines(explained: Resource) -> Iterator[str]:
         for problem in config["problems"]:
             yield f"  problem: {problem['field']}: {problem['message']}"
         if config.get("podSettingsCurrent") is False:
-            granted = "granted now" if config["rolloutGranted"] else "not granted"
-            yield f"  Pods have the settings of {config['podSettingsOf'][:12]}…; new ones wait (rollout: {granted})"
+            yield f"  Pods have the settings of {config['podSettingsOf'][:12] or 'no config'}; {config['podSettingsWait']}"
     yield f"Routing:   {_REQUESTS[routing['request']]} ({routing['because']})"
     if "gatewayName" in routing:
         by = routing.get("gatewayNamedBy") or "the controller's choice"

@@ -143,7 +143,9 @@ def _rendered(
     context = replace(context, cache=assumed_cache(assigned, found.config, host))
     if context.cache is not None:
         _say(f"{key}: weights come from claim {context.cache.claim}-…, which the model cache part makes")
-    judged = translate(host, assigned, typed, context, config=found.config)
+    if found.config is not None:
+        assigned["status"]["effectiveRuntimeConfig"] = found.config.status_for_provider()
+    judged = translate(host, assigned, typed, context)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")
     if judged.blockers:

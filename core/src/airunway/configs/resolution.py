@@ -26,7 +26,18 @@ from airunway.configs.canonical import (
 )
 from airunway.configs.path_template import PathTemplateError, parse_template, render_path
 from airunway.configs.patterns import pattern_problem, selected
-from airunway.resource import Resource, canonical_json, condition_of, dig, digest, is_integer, list_at, text_at
+from airunway.resource import (
+    Resource,
+    canonical_json,
+    condition_of,
+    dig,
+    digest,
+    filled,
+    is_integer,
+    kept,
+    list_at,
+    text_at,
+)
 
 DEFAULT = "default"
 """Name of the config that counts for deployments that name none."""
@@ -37,11 +48,8 @@ CONFIG_READY = "RuntimeConfigReady"
 NOT_ALLOWED = "NotAllowed"
 """Reason of that condition: the policy does not allow what the config gives to pods."""
 
-GRANTED = "Granted"
-"""``status.effectiveRuntimeConfig.rollout`` of a deployment whose provider may take new pod settings at once."""
-
 MAX_POD_SETTINGS = 32 * 1024
-"""Bytes of the canonical JSON of environment, pull secrets and token: they are recorded in an annotation."""
+"""Bytes of the canonical JSON of environment, pull secrets and token: they are recorded in the status of each user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,19 +220,17 @@ class EffectiveConfig:
     def status_policy(self) -> StatusPolicy:
         """When a state becomes a fault."""
 
-        def time(name: str, default: str) -> timedelta:
-            found = parse_duration(dig(self.spec, "statusPolicy", name))
-            return found if found is not None else parse_duration(default) or timedelta()
-
-        return StatusPolicy(
-            grace=time("dependencyGracePeriod", DEPENDENCY_GRACE_PERIOD),
-            patience=time("capacityBlockedAfter", CAPACITY_BLOCKED_AFTER),
-        )
+        return status_policy_of(self.spec.get("statusPolicy"))
 
     @property
     def rollout(self) -> Rollout:
         """When deployments that serve take changed pod settings."""
         return Rollout.IMMEDIATELY if self.spec.get("rollout") == Rollout.IMMEDIATELY else Rollout.ON_NEXT_CHANGE
+
+    @property
+    def rolls_out_providers(self) -> bool:
+        """Whether deployments that serve take the defaults and transformers of a newer provider, in waves."""
+        return self.spec.get("rolloutProviders") == Rollout.IMMEDIATELY
 
     @property
     def max_concurrent_rollouts(self) -> int:
@@ -256,12 +262,20 @@ class EffectiveConfig:
         return f"RuntimeConfig {self.namespace}/{self.name}"
 
     def status(self) -> Resource:
-        """Returns ``status.effectiveRuntimeConfig`` without ``rollout``, which is the core's."""
+        """Returns which config it is, as in ``status.effectiveRuntimeConfig``."""
         if self.scope is Scope.CLUSTER:
             reference = {"clusterRef": {"kind": "ClusterRuntimeConfig", "name": self.name}}
         else:
             reference = {"namespaceRef": {"kind": "RuntimeConfig", "namespace": self.namespace, "name": self.name}}
         return {**reference, "scope": self.scope.value, "hash": self.hash}
+
+    def status_for_provider(self) -> Resource:
+        """Returns ``status.effectiveRuntimeConfig`` of a deployment, with what a provider needs of the config live."""
+        policy = kept(self.spec.get("statusPolicy"), "dependencyGracePeriod", "capacityBlockedAfter")
+        return {
+            **self.status(),
+            **filled(labelPatterns=list(self.label_patterns), statusPolicy=policy, routing=self.routing.enabled),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +288,19 @@ class Resolution:
     """None if there is no config of that name."""
     missing: bool = False
     """Whether neither kind has the name, and the name is not ``default``."""
+
+
+def status_policy_of(found: object) -> StatusPolicy:
+    """Returns what a ``statusPolicy`` says, of a config or of the status of a deployment. Total for any JSON."""
+
+    def time(name: str, default: str) -> timedelta:
+        given = parse_duration(dig(found, name))
+        return given if given is not None else parse_duration(default) or timedelta()
+
+    return StatusPolicy(
+        grace=time("dependencyGracePeriod", DEPENDENCY_GRACE_PERIOD),
+        patience=time("capacityBlockedAfter", CAPACITY_BLOCKED_AFTER),
+    )
 
 
 def config_name(obj: Resource) -> str:
@@ -322,7 +349,7 @@ def _effective(
 def is_published(user: Resource, config: EffectiveConfig) -> bool:
     """Whether the status of a deployment (or artifact) says that it follows this config, with this content."""
     published = dig(user, "status", "effectiveRuntimeConfig")
-    return isinstance(published, dict) and {**published, "rollout": None} == {**config.status(), "rollout": None}
+    return kept(published, "namespaceRef", "clusterRef", "scope", "hash") == config.status()
 
 
 def awaits_verdict(deployment: Resource, config: EffectiveConfig | None) -> bool:
@@ -376,8 +403,12 @@ def routing_request(deployment: Resource, config: EffectiveConfig | None) -> Rou
 
     A ``false`` of the config counts where the deployment does not say ``enabled``, also if it has a path template.
     """
+    return routing_request_with(deployment, (config or BUILT_IN).routing.enabled)
+
+
+def routing_request_with(deployment: Resource, default: bool | None) -> RoutingRequest:
+    """Returns the same with `default`, what the config says of routes (None: nothing)."""
     enabled = dig(deployment, "spec", "gateway", "enabled")
-    default = (config or BUILT_IN).routing.enabled
     if enabled is False or (default is False and enabled is not True):
         return RoutingRequest.OFF
     template = dig(deployment, "spec", "gateway", "pathTemplate")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -11,15 +11,15 @@ from typing import Protocol
 import kopf
 
 from airunway.api import names
-from airunway.configs.resolution import EffectiveConfig, Rollout, config_name
+from airunway.configs.resolution import EffectiveConfig, config_name, propagated
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
-from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
+from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler
 from airunway.controller.templates import TemplateSource, template_part
-from airunway.controller.waves import cache_progress_of, mounts_old_claim
+from airunway.controller.waves import Rollouts, behind, progress_of
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
@@ -40,15 +40,15 @@ from airunway.process.metrics import Metrics, Transitions, deployment_points, pr
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import Templates
-from airunway.resource import ObjectKey, Resource, dig, finalizers_of, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, finalizers_of, kept, key_of, labels_of
+from airunway.revisions import revision
+from airunway.revisions.revision import pending_parts
 from airunway.selection.facts import REFUSED_BY, ProviderFacts, provider_facts
 from airunway.status.conditions import PARTS, conditions_in, conditions_of
 from airunway.status.rollup import parent_of
 from airunway.templates.expansion import Expansion
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
-
-_RELEVANT = RelevantMetadata()
 
 _WORKERS = 16
 
@@ -127,7 +127,7 @@ class CoreApplication:
         self._templates = Templates(
             caches,
             deployments=self._deployments,
-            on_change=self._on_template,
+            on_change=lambda cause, users: self._base.enqueue_all(cause, among=users),
         )
         self._template_source = TemplateSource(
             choose=lambda request, namespace: self._templates.choose(request, namespace=namespace),
@@ -155,13 +155,15 @@ class CoreApplication:
                 namespaces=settings.namespaces,
             )
         self._known = self._base.overlay()
+        self._relevant = RelevantMetadata(by_labels=self._propagated)
+        self._rollouts = Rollouts()
         self._runtime_config_reconciler = RuntimeConfigReconciler(
             client=client,
             configs=self._runtime_configs,
             everywhere=not settings.namespaces,
+            rollouts=self._rollouts,
             clock=self._clock,
             on_grant=self._queue.add,
-            newest_template=lambda deployment: self._reconciler.newest_template(deployment),
         )
         self._reconciler = CoreReconciler(
             client=client,
@@ -173,12 +175,9 @@ class CoreApplication:
             guarded=self._guarded,
             clock=self._clock,
             resolve=self._runtime_configs.resolve,
-            is_granted=self._runtime_config_reconciler.is_granted,
-            granted_claim=self._runtime_config_reconciler.caches.granted_claim,
+            granted=self._rollouts.granted,
             parts=settings.parts,
             templates=self._template_source,
-            is_template_granted=self._runtime_config_reconciler.templates.is_granted,
-            on_refused=lambda deployment: self._runtime_config_queue.add(self._wave_of(deployment)),
         )
         self._config_reconciler = ProviderConfigReconciler(
             client=client,
@@ -305,10 +304,9 @@ class CoreApplication:
         for cache in (self._runtime_configs.namespaced, self._runtime_configs.cluster):
             for key in cache.keys():  # noqa: SIM118 - not a dict
                 self._runtime_config_queue.add(key, Priority.BULK)
-        self._runtime_config_reconciler.caches.begin(self._deployments.values(), now=self._clock())
-        self._runtime_config_reconciler.templates.begin(self._deployments.values(), now=self._clock())
+        self._rollouts.begin(self._deployments.values(), now=self._clock())
         for deployment in self._deployments.values():
-            if mounts_old_claim(deployment):
+            if pending_parts(deployment):
                 self._runtime_config_queue.add(self._wave_of(deployment), Priority.BULK)
         controller = self._base.controller
         deployments = controller(
@@ -348,11 +346,17 @@ class CoreApplication:
         provider = dig(self._deployments.get(key), "status", "provider", "name")
         return provider if provider in self._facts else ""
 
+    def _propagated(self, deployment: Resource) -> object:
+        """The deployment's labels that its pods get: they are a part of its revision."""
+        return propagated(labels_of(deployment), self._runtime_configs.resolve(deployment).config)
+
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         if (
             old is None
             or new is None
-            or needs_reconcile(*_without_parts(old, new), manager=names.CORE_MANAGER, echo=echo, relevant=_RELEVANT)
+            or needs_reconcile(
+                *_without_parts(old, new), manager=names.CORE_MANAGER, echo=echo, relevant=self._relevant
+            )
             # A second provider may refuse in the same second with the same message: then only the status's manager
             # changes.
             or dig(old, "metadata", REFUSED_BY) != dig(new, "metadata", REFUSED_BY)
@@ -376,12 +380,6 @@ class CoreApplication:
             if other.name == key.name:
                 self._runtime_config_queue.add(other)  # it may inherit
 
-    def _on_template(self, cause: Hashable, users: Callable[[], list[Resource]]) -> None:
-        self._base.enqueue_all(cause, among=users)
-        if self._base.leads:  # a new leader looks at every config
-            for config in {self._wave_of(user) for user in users()}:
-                self._count_users(config)
-
     def _on_user(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         """A deployment has come, gone, named another config, or moved on in a rollout."""
         names_ = {(key_of(each).namespace, config_name(each)) for each in (old, new) if each is not None}
@@ -389,17 +387,15 @@ class CoreApplication:
             for namespace, name in names_:
                 self._count_users(ObjectKey(namespace, name))
                 self._count_users(ObjectKey("", name))
-            if new is None:
-                self._forget_grant(old)
-            elif mounts_old_claim(new):
+            if new is None and old is not None and self._rollouts.is_under_way(key):  # another one may be granted
+                self._rollouts.forget(key)
+                self._runtime_config_queue.add(self._wave_of(old))
+            elif new is not None and pending_parts(new):
                 self._runtime_config_queue.add(self._wave_of(new))
             return
-        changes_claim = mounts_old_claim(new) or self._runtime_config_reconciler.caches.is_under_way(key)
-        if changes_claim and (cache_progress_of(old), progress_of(old)) != (cache_progress_of(new), progress_of(new)):
+        waits = behind(old, revision.PARTS) or behind(new, revision.PARTS) or self._rollouts.is_under_way(key)
+        if waits and progress_of(old) != progress_of(new):
             self._runtime_config_queue.add(self._wave_of(new))
-        config = self._runtime_configs.resolve(new).config
-        if config is not None and config.rollout is Rollout.IMMEDIATELY and progress_of(old) != progress_of(new):
-            self._runtime_config_queue.add(ObjectKey(config.namespace, config.name))
 
     def _wave_of(self, deployment: Resource) -> ObjectKey:
         """The key of the pass that grants a deployment: its effective config, or the name that it looks up in vain."""
@@ -407,15 +403,6 @@ class CoreApplication:
         if config is not None:
             return ObjectKey(config.namespace, config.name)
         return ObjectKey(key_of(deployment).namespace, config_name(deployment))
-
-    def _forget_grant(self, deployment: Resource | None) -> None:
-        """A deployment that was under way in a wave is gone: another one may be granted."""
-        caches = self._runtime_config_reconciler.caches
-        if deployment is not None:
-            self._runtime_config_reconciler.templates.forget(key_of(deployment))
-        if deployment is not None and caches.is_under_way(key_of(deployment)):
-            caches.forget(key_of(deployment))
-            self._runtime_config_queue.add(self._wave_of(deployment))
 
     def _count_users(self, config: ObjectKey) -> None:
         if config in (self._runtime_configs.namespaced if config.namespace else self._runtime_configs.cluster):
@@ -457,10 +444,21 @@ class CoreApplication:
 
 
 def _without_parts(old: Resource, new: Resource) -> tuple[Resource, Resource]:
-    """Both objects without what the core's parts have written, which the core does not read, if that has changed."""
-    if _of_parts(old) == _of_parts(new):
+    """Both objects without what the core's parts have written, if nothing has changed of it that the core reads."""
+    if _of_parts(old) == _of_parts(new) or _for_revision(old) != _for_revision(new):
         return old, new
     return _stripped(old), _stripped(new)
+
+
+def _for_revision(deployment: Resource) -> tuple[object, ...]:
+    """What of the parts' answers a revision is made from (`revisions.wanted`)."""
+    cache, gateway = dig(deployment, "status", "modelCache"), dig(deployment, "status", "gateway")
+    answers = (condition_of(deployment, type_) or {} for type_ in ("ModelCacheReady", "GatewayReady"))
+    return (
+        kept(cache, "artifactName", "claimName", "path", "mountPath", "accessMode", "templateHash", "ready"),
+        kept(gateway, "gatewayName", "gatewayNamespace", "backend"),
+        [(each.get("status"), each.get("observedGeneration")) for each in answers],
+    )
 
 
 def _of_parts(deployment: Resource) -> tuple[object, ...]:
@@ -506,4 +504,13 @@ def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] 
     if facts is None:
         return None
     stale, silent = facts.is_stale(now), facts.is_silent(SILENT_AFTER, now=now)
-    return facts.ready, stale, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules
+    return (
+        facts.ready,
+        stale,
+        silent,
+        facts.installed,
+        facts.explicit_only,
+        facts.engines,
+        facts.rules,
+        facts.translation,
+    )

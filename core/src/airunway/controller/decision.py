@@ -5,7 +5,7 @@ The reconciler reads the facts from its caches, calls `decide`, and writes the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,7 +14,6 @@ from airunway.artifacts.deployments import wants_cache
 from airunway.configs.resolution import (
     CONFIG_READY,
     DEFAULT,
-    GRANTED,
     MAX_POD_SETTINGS,
     NOT_ALLOWED,
     EffectiveConfig,
@@ -25,7 +24,7 @@ from airunway.configs.resolution import (
     is_published,
     routing_request,
 )
-from airunway.controller.templates import TemplatePart
+from airunway.controller.templates import TemplatePart, taken_of
 from airunway.process.config_policy import not_allowed
 from airunway.resource import (
     Resource,
@@ -39,9 +38,13 @@ from airunway.resource import (
     key_of,
     list_at,
     managed_by,
+    text_at,
 )
+from airunway.revisions.revision import CACHE, PROVIDER, SETTINGS, TEMPLATE, Standing, next_revision, revision_in
+from airunway.revisions.same_spec import adopted_by
+from airunway.revisions.wanted import wanted_revision
 from airunway.selection.choice import EngineChoice, misfit, select_engine, select_provider
-from airunway.selection.facts import ProviderFacts, ProviderRefusal, is_undecided, refusals
+from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, is_undecided, refusals
 from airunway.selection.provider import (
     EXPLICIT,
     NO_HEALTHY,
@@ -115,29 +118,36 @@ def decide(
     now: datetime,
     grants: Grants | None = None,
     resolution: Resolution = NO_CONFIG,
-    granted: bool | None = None,
-    granted_claim: str = "",
+    granted: Collection[str] = (),
     parts: Sequence[str] = (),
     template: TemplatePart | None = None,
+    taken: str | None = None,
 ) -> CoreDecision:
     """The core's part of the status.
 
     `violations` are those of the current spec; `selector` is whether the built-in provider selection is on; `grants`
     are what the namespace may use (None: anything, but a config that the core has refused stays refused).
-    `resolution` is the runtime config that the deployment follows; `granted` is whether it may take that config's pod
-    settings at once (None: as its status says); `granted_claim` is the claim with new weights that it may take although
-    it serves (empty: none); `parts` are the parts of the core that are on. `template` is the part of its template;
-    `deployment` has the effective spec then.
+    `resolution` is the runtime config that the deployment follows; `granted` are the parts of its revision that it may
+    take although it serves; `parts` are the parts of the core that are on. `template` is the part of its template;
+    `deployment` has the effective spec then. `taken` is the digest of its own spec (`templates.taken_of`; None: it is
+    computed).
     """
     work = _Pass(deployment, providers=providers, selector=selector, grants=grants, now=now)
-    work.follow_config(resolution, granted=granted, parts=parts)
-    if granted_claim:
-        work.status["rollout"] = {"claimName": granted_claim}
+    work.follow_config(resolution, parts=parts)
     if is_paused(deployment):
         return work.paused()
     template = template or TemplatePart(deployment=deployment, status={})
     work.status |= template.status
-    return work.decision(work.judge(violations, template))
+    fault = work.judge(violations, template)
+    if violations or template.unresolved:
+        work.copy_fields("revision")
+    else:
+        work.status |= filled(
+            revision=work.revision(
+                template, resolution, granted=granted, taken=taken or taken_of(deployment), parts=parts
+            )
+        )
+    return work.decision(fault)
 
 
 _USING_DEFAULTS = "UsingDefaults"
@@ -193,7 +203,7 @@ class _Pass:
 
     # -------------------------------------------------------------------------------------------------- runtime config
 
-    def follow_config(self, resolution: Resolution, *, granted: bool | None, parts: Sequence[str]) -> None:
+    def follow_config(self, resolution: Resolution, *, parts: Sequence[str]) -> None:
         """Add ``effectiveRuntimeConfig``, the ``parts`` that are asked for, and ``RuntimeConfigReady``."""
         deployment, config = self.deployment, resolution.config
         asked = {names.GATEWAY_PART} if routing_request(deployment, config) is RoutingRequest.REQUIRED else set()
@@ -201,11 +211,7 @@ class _Pass:
             asked.add(names.MODEL_CACHE_PART)
         self.status |= filled(parts=[part for part in parts if part in asked])
         if config is not None:
-            self.status["effectiveRuntimeConfig"] = effective = config.status()
-            if granted is None and config.rollout is Rollout.IMMEDIATELY:
-                granted = has_grant(deployment, hash_=config.hash)
-            if granted and config.rollout is Rollout.IMMEDIATELY:
-                effective["rollout"] = GRANTED
+            self.status["effectiveRuntimeConfig"] = config.status_for_provider()
         if resolution.missing:
             text = (
                 f"spec.runtimeConfigName: there is neither a RuntimeConfig '{resolution.name}' in namespace "
@@ -257,6 +263,50 @@ class _Pass:
         else:
             then = "what serves keeps its pod settings until the deployment's own spec changes (rollout: OnNextChange)"
         self.events.append(Event(reason="RuntimeConfigChanged", note=f"{_named(config)} {what}: {then}"))
+
+    # -------------------------------------------------------------------------------------------------------- revision
+
+    def revision(
+        self,
+        template: TemplatePart,
+        resolution: Resolution,
+        *,
+        granted: Collection[str],
+        taken: str,
+        parts: Sequence[str],
+    ) -> Resource:
+        """What the deployment runs with from now on; empty while a source cannot be used and nothing is kept of it."""
+        deployment, current, config = self.deployment, revision_in(self.deployment), resolution.config
+        name = text_at(self.status, "provider", "name") or text_at(self.live, "provider", "name")
+        engine = self._engine_of(name)
+        wanted = wanted_revision(
+            deployment,
+            current=current,
+            taken_for=taken,
+            adopted=adopted_by(deployment, text_at(current, "adopted")),
+            template=template.newest,
+            template_unusable=template.unusable,
+            resolution=resolution,
+            config_unusable=self.config_fault is not None or (config is not None and config.too_large),
+            provider=name,
+            translation=self.by_name[name].translation if name in self.by_name else None,
+            wants_cache=wants_cache(deployment) and engine is not None and "modelCache" in engine.flags,
+            makes_pool=engine is not None and engine.makes_pool,
+            gateway_on=names.GATEWAY_PART in parts,
+        )
+        standing = Standing(
+            served=is_true(deployment, SERVED),
+            granted={*granted, *([TEMPLATE] if template.value == template.newest else [])},
+            stranded=not dig(self.live, "replicas", "ready") and not is_true(deployment, "Ready"),
+            made=bool(dig(self.live, "provider", "resourceName")),
+            rolls_out=rolled_out_by(config),
+        )
+        return next_revision(current, wanted, standing, now=self.now)
+
+    def _engine_of(self, provider: str) -> EngineFacts | None:
+        facts = self.by_name.get(provider)
+        engine = text_at(self.status, "engine", "type") or text_at(self.live, "engine", "type")
+        return facts.engine(engine) if facts is not None else None
 
     # ------------------------------------------------------------------------------------------------------- selection
 
@@ -504,7 +554,7 @@ class _Pass:
 
     def paused(self) -> CoreDecision:
         """All that the core owns, unchanged but for the runtime config, and ``Paused=True``."""
-        self.copy_fields("engine", "selection", "effectiveTemplate")
+        self.copy_fields("engine", "selection", "effectiveTemplate", "revision")
         self.copy_provider()
         kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY}
         if not self.selector and not _owns_message(self.deployment):
@@ -529,19 +579,12 @@ class _Pass:
         return CoreDecision(status=self.status, events=tuple(self.events))
 
 
-def has_grant(deployment: Resource, *, hash_: str) -> bool:
-    """Whether a deployment was granted the pod settings of the config with this hash, as far as its status says it.
-
-    A grant stays while the config stays as it is: withdrawing it would be a write without an effect. One that is still
-    under way when the config changes counts for the new settings: the deployment is disturbed already, and another one
-    must not be disturbed beside it. The status does not say whether a deployment that is not Ready was Ready with these
-    settings before; a core that has seen it knows that it is not under way.
-    """
-    effective = dig(deployment, "status", "effectiveRuntimeConfig", default={})
-    if dig(effective, "rollout") != GRANTED:
-        return False
-    in_effect = dig(deployment, "status", "provider", "runtimeConfigHash") == dig(effective, "hash")
-    return dig(effective, "hash") == hash_ or not (in_effect and is_true(deployment, "Ready"))
+def rolled_out_by(config: EffectiveConfig | None) -> tuple[str, ...]:
+    """The parts of revisions that deployments take in waves under this config. A lost cache needs no config."""
+    if config is None or config.too_large:
+        return (CACHE,)
+    settings = (SETTINGS, TEMPLATE) if config.rollout is Rollout.IMMEDIATELY else ()
+    return (CACHE, *settings, *((PROVIDER,) if config.rolls_out_providers else ()))
 
 
 def _has_sized_volume(deployment: Resource) -> bool:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.configs.resolution import EffectiveConfig, Resolution
-from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, provider_owns_phase
+from airunway.configs.resolution import Resolution
+from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, provider_owns_phase, rolled_out_by
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
 from airunway.controller.templates import (
     NO_TEMPLATES,
     TemplatePart,
     TemplateSource,
-    given_by,
     is_judged,
     judged_digest,
     keeps_record,
-    newest_hash,
+    taken_of,
     template_part,
 )
 from airunway.first_seen import FirstSeen
@@ -34,13 +34,14 @@ from airunway.process.memories import Memories
 from airunway.resource import (
     ObjectKey,
     Resource,
+    annotations_of,
     dig,
     finalizers_of,
     is_deleting,
     key_of,
     parse_time,
-    text_at,
 )
+from airunway.revisions.revision import TEMPLATE
 from airunway.selection.choice import forbidden_now, unsettled
 from airunway.selection.facts import ProviderFacts
 from airunway.status.rollup import OVERALL
@@ -66,21 +67,19 @@ class _Memory:
     A restart loses `accepted`: under a policy that has become stricter, a replica change is then judged again.
     """
 
-    verdict: tuple[_Judged, list[Violation]] | None = None
-    """What the rules say."""
+    verdicts: list[tuple[_Judged, list[Violation]]] = field(default_factory=list)
+    """What the rules say of the last two: of the values of a template that are in use, and of newer ones."""
     accepted: tuple[_Judged, str] | None = None
     """What was accepted last, and its `judged_digest`."""
-    refused: str = ""
-    """The hash of the template's values that are refused, while it goes on with its own."""
+    taken: tuple[tuple[object, ...], str] | None = None
+    """Spec, adopt annotation and record of it, with their digest (`templates.taken_of`)."""
 
 
 class CoreReconciler:
     """The core's reconcile. It knows no provider by name, and writes nothing upstream.
 
-    `resolve` returns the runtime config that a deployment follows, and `is_granted` whether it may take its pod
-    settings at once (None: that is not known yet); `granted_claim` is the claim with new weights that it may take
-    although it serves (empty: none). `parts` are the parts of the core that are on; `templates` finds model templates,
-    and `is_template_granted` is whether a deployment may take newer values of its template although it serves.
+    `resolve` returns the runtime config that a deployment follows, and `granted` the parts of its revision that it may
+    take although it serves; `parts` are the parts of the core that are on; `templates` finds model templates.
     """
 
     def __init__(
@@ -95,19 +94,13 @@ class CoreReconciler:
         policies: Policies | None = None,
         guarded: GuardParameters | None = None,
         resolve: Callable[[Resource], Resolution] = lambda _: NO_CONFIG,
-        is_granted: Callable[[Resource, EffectiveConfig | None], bool | None] = lambda _deployment, _config: None,
-        granted_claim: Callable[[Resource], str] = lambda _deployment: "",
+        granted: Callable[[Resource, Collection[str]], Collection[str]] = lambda _deployment, _parts: (),
         parts: Sequence[str] = (),
         templates: TemplateSource = NO_TEMPLATES,
-        is_template_granted: Callable[[Resource], bool] = lambda _deployment: False,
-        on_refused: Callable[[Resource], None] = lambda _deployment: None,
     ) -> None:
         self._resolve = resolve
         self._templates = templates
-        self._is_template_granted = is_template_granted
-        self._on_refused = on_refused
-        self._is_granted = is_granted
-        self._granted_claim = granted_claim
+        self._granted = granted
         self._parts = tuple(parts)
         self._deployments = deployments
         self._status = StatusWriter(
@@ -138,9 +131,10 @@ class CoreReconciler:
         policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
-        template, violations = self._judge(deployment, policy, labels)
-        deployment = template.deployment
         resolution = self._resolve(deployment)
+        granted, taken = self._granted(deployment, rolled_out_by(resolution.config)), self._taken_of(deployment)
+        template, violations = self._judge(deployment, policy, labels, granted=granted, taken=taken)
+        deployment = template.deployment
         decision = decide(
             deployment,
             violations=violations,
@@ -149,10 +143,10 @@ class CoreReconciler:
             grants=policy.grants(labels),
             now=self._clock(),
             resolution=resolution,
-            granted=self._is_granted(deployment, resolution.config),
-            granted_claim=self._granted_claim(deployment),
+            granted=granted,
             parts=self._parts,
             template=template,
+            taken=taken,
         )
         decided = self._events.moment()
         await self._update_guard_parameters(deployment, decision.status, valid=not violations)
@@ -179,29 +173,50 @@ class CoreReconciler:
             return Policy(), {NAMESPACE_NAME: namespace}
         return self._policies.policy, self._policies.known_labels(namespace)
 
+    def _taken_of(self, deployment: Resource) -> str:
+        """`templates.taken_of`, computed once per spec and value of the adopt annotation."""
+        memory = self._memories.of(deployment)
+        subject = (
+            dig(deployment, "metadata", "generation"),
+            annotations_of(deployment).get(names.ADOPT),
+            dig(deployment, "status", "revision", "adopted"),
+        )
+        if memory.taken is None or memory.taken[0] != subject:
+            memory.taken = subject, taken_of(deployment)
+        return memory.taken[1]
+
     def _judge(
-        self, deployment: Resource, policy: Policy, labels: Mapping[str, str]
+        self,
+        deployment: Resource,
+        policy: Policy,
+        labels: Mapping[str, str],
+        *,
+        granted: Collection[str],
+        taken: str,
     ) -> tuple[TemplatePart, list[Violation]]:
         """The part of the template that the deployment takes, and what is wrong with it then.
 
         If other values of its template are refused, what serves goes on with those that it has. If those are refused
         that it has, it takes the newest ones, unless these are refused, too.
         """
-        template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
-        violations, refused = self._violations(template, policy, labels), ""
+        part = partial(template_part, deployment, self._templates, taken=taken)
+        template = part(granted=granted)
+        violations = self._violations(template, policy, labels)
         if violations and keeps_record(deployment, template):
-            kept = template_part(deployment, self._templates, refused=violations)
+            kept = part(refused=violations)
             if (left := self._violations(kept, policy, labels)) != violations:  # else the template is not at fault
-                refused = text_at(template.status, "effectiveTemplate", "hash")
-                template, violations = kept, left
+                return kept, left
         elif violations and dig(template.status, "effectiveTemplate", "newerHash"):
-            newest = template_part(deployment, self._templates, granted=True)
+            newest = part(granted=(TEMPLATE,))
             if not self._violations(newest, policy, labels):
-                template, violations = newest, []
-        memory = self._memories.of(deployment)
-        if memory.refused != refused:
-            memory.refused = refused
-            self._on_refused(deployment)
+                return newest, []
+        elif (
+            template.newest != template.value
+            and not template.unusable
+            # What waits is judged before it is offered to a wave.
+            and (refused := self._violations(part(granted=(TEMPLATE,)), policy, labels))
+        ):
+            return part(refused=refused), violations
         return template, violations
 
     def _violations(self, template: TemplatePart, policy: Policy, labels: Mapping[str, str]) -> list[Violation]:
@@ -215,17 +230,14 @@ class CoreReconciler:
         if EXCESS in deployment:
             return excesses(deployment)
         memory, spec = self._memories.of(deployment), _judged(template)
-        if memory.verdict is None or memory.verdict[0] != spec:
-            memory.verdict = spec, validate(to_validate(deployment))
+        verdict = next((found for judged, found in memory.verdicts if judged == spec), None)
+        if verdict is None:
+            verdict = validate(to_validate(deployment))
+            memory.verdicts = [*memory.verdicts[-1:], (spec, verdict)]
         accepted = _is_accepted(template, memory)
-        return unsettled(deployment, memory.verdict[1], accepted=accepted) or forbidden_now(
+        return unsettled(deployment, verdict, accepted=accepted) or forbidden_now(
             policy, deployment, namespace_labels=labels, accepted=accepted
         )
-
-    def newest_template(self, deployment: Resource) -> str:
-        """The hash of the newest values of a deployment's template; empty if there are none that it may take."""
-        newest, memory = newest_hash(deployment, self._templates), self._memories.find(deployment)
-        return newest if memory is None or newest != memory.refused else ""
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:
         """Apply without force, so that the fields of a provider that took over meanwhile are not overwritten.
@@ -244,7 +256,7 @@ class CoreReconciler:
 
 
 def _judged(template: TemplatePart) -> _Judged:
-    return dig(template.deployment, "metadata", "generation", default=0), given_by(template.status)
+    return dig(template.deployment, "metadata", "generation", default=0), template.value.get("spec")
 
 
 def _is_accepted(template: TemplatePart, memory: _Memory) -> bool:

@@ -6,19 +6,15 @@ flags, so nothing restarts. The next change of its own spec takes the new ones; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from airunway.api import names
-from airunway.api.base import ParseError, parse_model
 from airunway.api.bounds import EXCESS
-from airunway.api.modeldeployment import ModelDeploymentSpec
 from airunway.resource import (
     ObjectKey,
     Resource,
-    annotations_of,
     dig,
     digest,
     filled,
@@ -27,7 +23,8 @@ from airunway.resource import (
     key_of,
     text_at,
 )
-from airunway.revisions.same_spec import lasting_spec
+from airunway.revisions.revision import TEMPLATE, Standing, revision_in, takes
+from airunway.revisions.same_spec import adopted_by, taken_for
 from airunway.status.conditions import SERVED, Condition, is_validated
 from airunway.status.rollup import Fault
 from airunway.templates.choice import CLUSTER_KIND, KIND, Choice, Request, answers, choose, request_of
@@ -77,6 +74,12 @@ class TemplatePart:
     """The deployment with its effective spec."""
     status: Mapping[str, Any]
     """``effectiveTemplate``; empty without one."""
+    value: Resource = field(default_factory=dict)
+    """The part ``template`` of the revision that the effective spec has; empty without a template."""
+    newest: Resource = field(default_factory=dict)
+    """What that part would be if it were taken now."""
+    unusable: bool = False
+    """Whether the newest values cannot be used, or are refused: what is recorded stays."""
     condition: Condition | None = None
     """``TemplateReady``; None: the deployment names no template."""
     fault: Fault | None = None
@@ -89,16 +92,18 @@ def template_part(
     deployment: Resource,
     templates: TemplateSource,
     *,
-    granted: bool = False,
+    taken: str | None = None,
+    granted: Collection[str] = (),
     refused: Sequence[Violation] = (),
 ) -> TemplatePart:
     """Returns the template's part of the core's decision on a cached deployment.
 
-    `granted` is whether it may take a newer contribution although it serves; `refused` is why it must not take it, and
-    keeps its record.
+    `taken` is the digest of its own spec (`taken_of`, computed if None); `granted` are the parts of its revision that
+    it may take although it serves; `refused` is why it must not take newer values, and keeps those that it has.
     """
     spec = own_spec(deployment)
-    request, record = request_of(spec), _record(deployment)
+    request, current = request_of(spec), revision_in(deployment)
+    record = _record(current)
     if request is None:
         return TemplatePart(deployment=deployment, status={})
     if EXCESS in deployment:
@@ -110,105 +115,93 @@ def template_part(
     if contribution.unusable:
         problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
         return _without(deployment, request, record, problem)
-    taken = taken_for(deployment)
-    if record is not None and record.get("takenForSpec") == taken["takenFor"]:
-        taken = _taken_in(record)  # the adopt annotation was removed, which is no new value: the last one stays
-    unchanged = record is not None and record.get("takenFor") == taken["takenFor"]
-    if record is not None and (refused or (unchanged and _keeps(deployment, record, contribution, granted=granted))):
-        given, hash_ = record["spec"], str(record.get("hash", ""))
-    else:
-        given, hash_ = contribution.spec, contribution.hash
-    key = key_of(template)
-    published = {
-        "ref": filled(kind=KIND if key.namespace else CLUSTER_KIND, namespace=key.namespace, name=key.name),
-        "scope": "Namespace" if key.namespace else "Cluster",
-        "hash": hash_,
-        "asked": request.digest,
-        **(taken if unchanged or hash_ == contribution.hash else _taken_in(record)),
-        "spec": given,
-    }
+    changed = current.get("takenFor") != (taken_of(deployment) if taken is None else taken)
+    value = newest = _value(template, contribution, request)
+    if record is not None and (
+        refused or not _takes(deployment, record, contribution, changed=changed, granted=granted)
+    ):
+        value = record
+        if not refused and record.get("hash") == contribution.hash:
+            newest = record  # nothing but what nodes must have differs: it is no newer value
+    published = {"ref": newest["ref"], "scope": _scope(newest), "hash": str(value.get("hash", ""))}
+    given = value["spec"]
     text = f"Uses {_named(template)}"
-    if hash_ != contribution.hash:
+    if published["hash"] != contribution.hash:
         published["newerHash"] = contribution.hash
         new = contribution.spec
-        changed = ", ".join(sorted(key for key in given.keys() | new.keys() if given.get(key) != new.get(key)))
+        differing = ", ".join(sorted(key for key in given.keys() | new.keys() if given.get(key) != new.get(key)))
         text += " as it was before its last change: "
         if refused:
-            text += f"the new values ({changed}) are refused ({'; '.join(map(str, refused))})"
+            text += f"the new values ({differing}) are refused ({'; '.join(map(str, refused))})"
         else:
             text += (
                 f"the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, takes "
-                f"the new values ({changed})"
+                f"the new values ({differing})"
             )
     elif given != contribution.spec and not refused:
         nodes = "with the node affinity for the nodes that were there when its values were taken"
-        if _without_nodes(published, contribution):
+        if _without_nodes(value, contribution):
             nodes = "without the node affinity for its GPUs, which was not known when its values were taken"
         text += (
             f", {nodes}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
             "takes that for the nodes of today"
         )
     text = "; ".join((text, *contribution.ignored))
-    status = {**(deployment.get("status") or {}), "effectiveTemplate": published}
+    status = {**(deployment.get("status") or {}), "revision": {TEMPLATE: value}}
     return TemplatePart(
         deployment={**deployment, "spec": effective({"spec": spec, "status": status})["spec"]},
         status={"effectiveTemplate": published},
+        value=value,
+        newest=newest,
+        unusable=bool(refused),
         condition=Condition(type=TEMPLATE_READY, status=True, reason="TemplateFound", message=text),
     )
+
+
+def _value(template: Resource, contribution: Contribution, request: Request) -> Resource:
+    """The part ``template`` of a revision."""
+    key = key_of(template)
+    return {
+        "ref": filled(kind=KIND if key.namespace else CLUSTER_KIND, namespace=key.namespace, name=key.name),
+        "hash": contribution.hash,
+        "asked": request.digest,
+        "spec": contribution.spec,
+    }
+
+
+def _scope(part: Resource) -> str:
+    return "Namespace" if text_at(part, "ref", "namespace") else "Cluster"
+
+
+def taken_of(deployment: Resource) -> str:
+    """The digest of the deployment's own spec, and of its adopt annotation's last value."""
+    return taken_for(own_spec(deployment), adopted_by(deployment, text_at(revision_in(deployment), "adopted")))
 
 
 def is_judged(deployment: Resource, part: TemplatePart) -> bool:
     """Whether this generation was accepted with what its template gives now. Other values make another spec without a
     new generation, which nothing has judged yet.
     """
-    return is_validated(deployment) and given_by(part.status) == given_by(deployment.get("status"))
+    return is_validated(deployment) and part.value.get("spec") == given_by(deployment.get("status"))
 
 
 def keeps_record(deployment: Resource, part: TemplatePart) -> bool:
     """Whether the deployment goes on with what is recorded if the values of `part` are refused: it has served with it,
     and a template must not stop what serves.
     """
-    record = _record(deployment)
-    asked = dig(part.status, "effectiveTemplate", "asked")
+    record = _record(revision_in(deployment))
     return (
         record is not None
         and EXCESS not in deployment
-        and record.get("asked") == asked
-        and record["spec"] != given_by(part.status)
+        and record.get("asked") == part.value.get("asked")
+        and record["spec"] != part.value.get("spec")
         and is_true(deployment, SERVED)
     )
 
 
-def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
-    """The hash of what the template in use gives now; empty where there is none, or it cannot be used."""
-    request, record = request_of(own_spec(deployment)), _record(deployment)
-    if request is None or record is None:
-        return ""
-    template, _ = _template(deployment, request, record, templates)
-    contribution = templates.contribution(template) if template is not None else None
-    return contribution.hash if contribution is not None and not contribution.unusable else ""
-
-
-def taken_for(deployment: Resource) -> Resource:
-    """What a record says of the deployment for which its values are taken: digests of the deployment's own spec.
-
-    What counts as another spec is defined in `revisions.same_spec`, as for pod settings and transformers.
-    """
-    spec = own_spec(deployment)
-    with suppress(ParseError):  # it is refused
-        spec = parse_model(ModelDeploymentSpec, spec).to_essence()
-    own = {key: value for key, value in lasting_spec(spec).items() if value != {}}
-    adopted = annotations_of(deployment).get(names.ADOPT, "")
-    return filled(takenFor=digest([own, adopted]), takenForSpec=digest([own, ""]) if adopted else "")
-
-
-def _taken_in(record: Resource | None) -> Resource:
-    return filled(**{key: dig(record, key) for key in ("takenFor", "takenForSpec")})
-
-
 def judged_digest(deployment: Resource, part: TemplatePart) -> str:
     """The digest of the effective spec that rules and policy judge, but for replica counts, which scaling changes."""
-    return digest([_without_replicas(own_spec(deployment)), given_by(part.status)])
+    return digest([_without_replicas(own_spec(deployment)), part.value.get("spec")])
 
 
 def _without_replicas(spec: Resource) -> Resource:
@@ -227,14 +220,14 @@ def _without_replicas(spec: Resource) -> Resource:
     }
 
 
-def _record(deployment: Resource) -> Resource | None:
-    record = dig(deployment, "status", "effectiveTemplate")
+def _record(revision: Resource) -> Resource | None:
+    record = revision.get(TEMPLATE)
     return record if isinstance(record, dict) and isinstance(record.get("spec"), dict) else None
 
 
 def given_by(status: object) -> object:
     """What a template gives by this status; None: nothing."""
-    return dig(status, "effectiveTemplate", "spec")
+    return dig(status, "revision", TEMPLATE, "spec")
 
 
 def _of_outline(
@@ -253,7 +246,14 @@ def _of_outline(
         contribution = templates.contribution(template)
         if not contribution.unusable:
             record = {**record, "hash": contribution.hash, "spec": contribution.spec}
-    return TemplatePart(deployment=deployment, status={"effectiveTemplate": record})
+    return TemplatePart(deployment=deployment, status=_published(record), value=record, newest=record)
+
+
+def _published(record: Resource) -> Mapping[str, Any]:
+    """``effectiveTemplate`` while nothing else is known than the record."""
+    return {
+        "effectiveTemplate": {"ref": record.get("ref"), "scope": _scope(record), "hash": str(record.get("hash", ""))}
+    }
 
 
 def _template(
@@ -278,20 +278,23 @@ def _key_in(record: Resource) -> ObjectKey:
     return ObjectKey(text_at(record, "ref", "namespace"), text_at(record, "ref", "name"))
 
 
-def _keeps(deployment: Resource, record: Resource, contribution: Contribution, *, granted: bool) -> bool:
-    """Whether what is recorded goes on while the deployment's own spec is the same.
+def _takes(
+    deployment: Resource, record: Resource, contribution: Contribution, *, changed: bool, granted: Collection[str]
+) -> bool:
+    """Whether the newest values are taken.
 
     What serves keeps its record when the template is edited. If only what nodes must have is another, everything that
     exists keeps it: a node that comes must not replace a pod that runs. A deployment whose only replica finds no node
     takes the newest. So does one that has not served, if its record was made before the catalogue had looked for nodes:
     its pods may be on any.
     """
-    if record.get("hash") == contribution.hash:
-        if not is_true(deployment, SERVED) and _without_nodes(record, contribution):
-            return False
+    served = is_true(deployment, SERVED)
+    if not changed and record.get("hash") == contribution.hash:
+        if not served and _without_nodes(record, contribution):
+            return True
         made = bool(dig(deployment, "status", "provider", "resourceName"))  # an object, which may have pods
-        return made and not _waits_for_a_node(deployment)
-    return is_true(deployment, SERVED) and not granted
+        return not made or _waits_for_a_node(deployment)
+    return takes(TEMPLATE, {TEMPLATE: record}, changed=changed, standing=Standing(served=served, granted=granted))
 
 
 def _without_nodes(record: Resource, contribution: Contribution) -> bool:
@@ -319,7 +322,10 @@ def _without(deployment: Resource, request: Request, record: Resource | None, pr
     served = is_true(deployment, SERVED)
     return TemplatePart(
         deployment=effective(deployment),
-        status={"effectiveTemplate": record} if record is not None else {},
+        status=_published(record) if record is not None else {},
+        value=record or {},
+        newest=record or {},
+        unusable=True,
         condition=Condition(type=TEMPLATE_READY, status=False, reason=problem.reason, message=message),
         fault=Fault(
             component=TEMPLATE_READY, reason=problem.reason, message=message, pending=not served, only_degrades=served

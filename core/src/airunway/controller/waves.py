@@ -1,18 +1,34 @@
-"""Which deployments that serve take something new next: pod settings, weights, template values.
+"""Which deployments that serve take what is pending for them next (docs/revisions.md).
 
-Example: ``maxConcurrentRollouts`` is 1, and the config has three deployments that serve. The oldest is granted; once it
-has the settings and is Ready the second is granted, then the third. If one fails, no further one is granted. So it is
-with a claim whose weights were fetched anew (`CacheWaves`), and with newer values of a template (`TemplateWaves`).
+Example: ``maxConcurrentRollouts`` is 1, and the config has three deployments that serve. The oldest is granted; once
+its objects are of the new revision and it is Ready the second is granted, then the third. If one fails, no further one
+is granted. All parts of a revision are taken in the same waves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airunway.resource import ObjectKey, Resource, dig, is_true, key_of, text_at
-from airunway.status.conditions import SERVED
+from airunway.api import names
+from airunway.configs.resolution import is_refused
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    condition_of,
+    dig,
+    is_deleting,
+    is_true,
+    key_of,
+    managed_by,
+    mapping_at,
+    parse_time,
+    text_at,
+)
+from airunway.revisions.revision import PROVIDER, is_in_effect, pending_parts
+from airunway.status.conditions import SERVED, is_dry_run, is_paused
+from airunway.status.rollup import Phase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +39,7 @@ class Member:
     created: str
     """Its ``creationTimestamp``."""
     current: bool = False
-    """Whether it has what is rolled out, as its provider reports it."""
+    """Whether nothing waits for it, and its objects are of its revision."""
     granted_at: datetime | None = None
     """When it was granted that; None: it was not."""
     waits: bool = True
@@ -71,195 +87,116 @@ def next_wave(members: Iterable[Member], *, limit: int, patience: timedelta, now
     return Wave(granted=granted, wake_after=min(waiting).total_seconds() if waiting else None, busy=len(waiting))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Grant:
-    """That a deployment may take something new although it serves."""
+def progress_of(deployment: Resource | None) -> tuple[object, ...]:
+    """What a rollout reads of a deployment."""
+    found = deployment or {}
+    return (
+        dig(found, "metadata", "generation"),
+        dig(found, "status", "revision", "hash"),
+        dig(found, "status", "provider", "revision"),
+        behind(found, (*_ALL, PROVIDER)),
+        dig(found, "status", "phase"),
+        *((condition_of(found, type_) or {}).get("status") for type_ in ("Ready", SERVED, "Validated")),
+        _is_held(found),
+    )
 
-    at: datetime
-    claim: str = ""
-    """The claim that it may take; empty where the grant is not about a claim."""
+
+_ALL = ("template", "settings", "cache")
 
 
-class _Waves:
-    """The grants that are under way. A new leader reads them from the statuses."""
+def behind(deployment: Resource, parts: Collection[str]) -> frozenset[str]:
+    """Of these parts of a revision, those of which something newer waits."""
+    found = pending_parts(deployment)
+    if mapping_at(deployment, "status", "provider", "newer"):
+        found |= {PROVIDER}
+    return found & frozenset(parts)
+
+
+class Rollouts:
+    """The deployments that were granted what waits for them. A new leader reads them from the statuses (`begin`)."""
 
     def __init__(self) -> None:
-        self._grants: dict[ObjectKey, _Grant] = {}
+        self._granted: dict[ObjectKey, datetime] = {}
 
-    def _is_behind(self, deployment: Resource) -> bool:
-        """Whether there is something newer than what the deployment has or was granted."""
-        raise NotImplementedError
+    def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
+        """Take over the rollout of an earlier leader: the deployments whose objects are not of their revision yet, and
+        those that have taken the newest and are not Ready. A status does not say why a deployment is not Ready: such a
+        one counts as under way, so that no other one is disturbed beside it.
+        """
+        self._granted = {
+            key_of(each): max(filter(None, (_last_written(each), _unready_since(each))), default=now)
+            for each in deployments
+            if is_true(each, SERVED)
+            and not _is_held(each)
+            and not pending_parts(each)
+            and not (is_in_effect(each) and is_true(each, "Ready"))
+        }
 
-    def _is_current(self, deployment: Resource, *, behind: bool) -> bool:
-        """Whether the deployment runs with the newest; `behind` is the answer of `_is_behind`."""
-        return not behind
-
-    def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
-        """Whether a grant counts no longer."""
-        raise NotImplementedError
-
-    def _granted_now(self, deployment: Resource, *, now: datetime) -> _Grant:
-        return _Grant(at=now)
+    def granted(self, deployment: Resource, parts: Collection[str]) -> frozenset[str]:
+        """Of these parts, which its config lets it take in waves, those that the deployment may take now."""
+        return frozenset(parts) if key_of(deployment) in self._granted else frozenset()
 
     def is_under_way(self, key: ObjectKey) -> bool:
         """Whether a deployment was granted something and is not done."""
-        return key in self._grants
+        return key in self._granted
 
-    def under_way(self, users: Iterable[Resource]) -> int:
-        """Note what became of the grants of these deployments; returns how many are not done."""
-        count = 0
-        for user in users:
-            key = key_of(user)
-            if key in self._grants and self._is_over(user, self._grants[key]):
-                del self._grants[key]
-            count += key in self._grants
-        return count
+    def forget(self, key: ObjectKey) -> None:
+        """The deployment is gone."""
+        self._granted.pop(key, None)
 
     def next(
         self,
-        users: Iterable[Resource],
+        users: Mapping[ObjectKey, Resource],
         *,
-        member_of: Callable[[Resource, datetime | None], Member],
+        parts: Collection[str],
         limit: int,
         patience: timedelta,
         now: datetime,
-        together: Collection[ObjectKey] = (),
     ) -> Wave:
-        """Grant the newest to at most `limit` of these deployments at a time. `under_way` comes first.
-
-        `member_of` gives what a deployment is in a wave, with the time of its grant (None: none). Those that are
-        disturbed anyway now (`together`) take it in the same restart.
-        """
-        found: dict[ObjectKey, Resource] = {}
-        members = []
-        for user in users:
-            key, behind, grant = key_of(user), self._is_behind(user), self._grants.get(key_of(user))
-            if behind and key in together:
-                self._grants.setdefault(key, self._granted_now(user, now=now))
-            elif behind or grant is not None:
-                found[key] = user
-                member = member_of(user, grant.at if grant is not None else None)
-                members.append(replace(member, current=self._is_current(user, behind=behind)))
-        wave = next_wave(members, limit=limit, patience=patience, now=now)
-        for key in wave.granted:
-            self._grants[key] = self._granted_now(found[key], now=now)
+        """Note what became of the grants of these deployments, and grant what waits to at most `limit` at a time."""
+        members = [self._member(key, user, parts, now=now) for key, user in users.items()]
+        for member in members:
+            if member.current and member.ready:
+                self._granted.pop(member.key, None)
+        wave = next_wave(
+            [each for each in members if not each.current or each.key in self._granted],
+            limit=limit,
+            patience=patience,
+            now=now,
+        )
+        self._granted |= dict.fromkeys(wave.granted, now)
         return wave
 
-    def forget(self, key: ObjectKey) -> None:
-        """The deployment is gone, or its config grants nothing of a template any more."""
-        self._grants.pop(key, None)
+    def _member(self, key: ObjectKey, user: Resource, parts: Collection[str], *, now: datetime) -> Member:
+        held, waits = _is_held(user), bool(behind(user, parts))
+        since = self._granted.get(key)
+        return Member(
+            key=key,
+            created=str(dig(user, "metadata", "creationTimestamp", default="")),
+            current=not waits and (key not in self._granted or is_in_effect(user)),
+            granted_at=None if held else since,
+            waits=waits and not held and is_true(user, SERVED) and is_true(user, "Validated"),
+            ready=is_true(user, "Ready"),
+            failed=text_at(user, "status", "phase") == Phase.FAILED.value,
+        )
 
 
-# -------------------------------------------------------------------------------------- weights that were fetched anew
+def _is_held(deployment: Resource) -> bool:
+    """Whether its provider would change nothing, however long a rollout waits for it."""
+    held = dig(deployment, "spec", "suspend") is True or is_refused(deployment)
+    return held or is_deleting(deployment) or is_paused(deployment) or is_dry_run(deployment)
 
 
-def _published_claim(deployment: Resource) -> str:
-    """The claim whose weights are Ready for a deployment; empty if there is none."""
-    cache = dig(deployment, "status", "modelCache")
-    return text_at(cache, "claimName") if dig(cache, "ready") is True else ""
+def _unready_since(deployment: Resource) -> datetime | None:
+    ready = condition_of(deployment, "Ready") or {}
+    return parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None
 
 
-def mounts_old_claim(deployment: Resource) -> bool:
-    """Whether what runs mounts another claim than the one that is Ready."""
-    used, claim = dig(deployment, "status", "provider", "claimName"), _published_claim(deployment)
-    return bool(used and claim and used != claim)
-
-
-def _serves_with_new_claim(deployment: Resource) -> bool:
-    return not mounts_old_claim(deployment) and is_true(deployment, "Ready")
-
-
-def cache_progress_of(deployment: Resource | None) -> tuple[object, ...]:
-    """The claims of a deployment: one that changes may begin or end a wave."""
-    if deployment is None:
-        return ()
-    return _published_claim(deployment), dig(deployment, "status", "provider", "claimName")
-
-
-class CacheWaves(_Waves):
-    """The grants of claims."""
-
-    def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
-        """Take over the grants of an earlier leader. A status does not say whether a deployment that is not Ready was
-        Ready with its claim before: it counts as under way, and has its time from now.
-        """
-        self._grants = {
-            key_of(each): _Grant(claim=claim, at=now)
-            for each in deployments
-            if (claim := _published_claim(each))
-            and dig(each, "status", "rollout", "claimName") == claim
-            and not _serves_with_new_claim(each)
-        }
-
-    def granted_claim(self, deployment: Resource) -> str:
-        """The claim that a deployment may take although it serves; empty: none.
-
-        A grant stays while its claim is the published one: withdrawing it would be a write without an effect.
-        """
-        grant = self._grants.get(key_of(deployment))
-        if grant is not None:
-            return grant.claim
-        recorded = dig(deployment, "status", "rollout", "claimName")
-        return str(recorded) if recorded and recorded == dig(deployment, "status", "modelCache", "claimName") else ""
-
-    def _is_behind(self, deployment: Resource) -> bool:
-        return mounts_old_claim(deployment)
-
-    def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
-        return grant.claim != _published_claim(deployment) or _serves_with_new_claim(deployment)
-
-    def _granted_now(self, deployment: Resource, *, now: datetime) -> _Grant:
-        return _Grant(claim=_published_claim(deployment), at=now)
-
-
-# ------------------------------------------------------------------------------------------ newer values of a template
-
-
-def template_progress_of(deployment: Resource | None) -> tuple[object, ...]:
-    """What of a deployment may begin or end a wave of its template."""
-    return _recorded(deployment or {}), _in_effect(deployment or {})
-
-
-def _recorded(deployment: Resource) -> str:
-    return str(dig(deployment, "status", "effectiveTemplate", "hash", default=""))
-
-
-def _in_effect(deployment: Resource) -> str:
-    return str(dig(deployment, "status", "provider", "templateHash", default=""))
-
-
-class TemplateWaves(_Waves):
-    """The grants of newer values.
-
-    `newest_of(deployment)` is the hash of what its template gives now; empty: not known. `allows(deployment)` is
-    whether its config has waves of newer values at all.
-    """
-
-    def __init__(
-        self, newest_of: Callable[[Resource], str], *, allows: Callable[[Resource], bool] = lambda _: True
-    ) -> None:
-        super().__init__()
-        self._newest_of, self._allows = newest_of, allows
-
-    def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
-        """Take over the grants of an earlier leader: the record of a deployment has newer values than what serves."""
-        self._grants = {
-            key_of(each): _Grant(at=now)
-            for each in deployments
-            if is_true(each, SERVED) and _in_effect(each) not in ("", _recorded(each)) and self._allows(each)
-        }
-
-    def is_granted(self, deployment: Resource) -> bool:
-        """Whether a deployment may take the newest values although it serves."""
-        return key_of(deployment) in self._grants and self._allows(deployment)
-
-    def _is_behind(self, deployment: Resource) -> bool:
-        newest = self._newest_of(deployment)
-        return bool(newest) and newest != _recorded(deployment)
-
-    def _is_current(self, deployment: Resource, *, behind: bool) -> bool:
-        return not behind and _in_effect(deployment) == _recorded(deployment)
-
-    def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
-        taken = _in_effect(deployment) == _recorded(deployment)
-        return taken and not self._is_behind(deployment) and is_true(deployment, "Ready")
+def _last_written(deployment: Resource) -> datetime | None:
+    """When the core wrote the status of a deployment last: at its grant, or later."""
+    times = [
+        parse_time(entry.get("time"))
+        for entry in managed_by(deployment, names.CORE_MANAGER)
+        if entry.get("subresource") == "status"
+    ]
+    return max(filter(None, times), default=parse_time(dig(deployment, "metadata", "creationTimestamp")))

@@ -41,8 +41,10 @@ _AT_HAND = 24 * 2**10
 _PER_VALUE = 96
 """Approximate bytes of memory per value, besides its text."""
 
-_MAX_STATUS = 48 * 2**10
-"""Maximum bytes of a status. Ours has 3 to 12 KiB: at most 8 for the selection and 1 for each message."""
+_MAX_STATUS = 96 * 2**10
+"""Maximum bytes of a status. Ours has 3 to 12 KiB: at most 8 for the selection and 1 for each message; the revision has
+up to 32 for the settings of a runtime config and 32 for the values of a template.
+"""
 _MAX_ENTRY = 16 * 2**10
 """Maximum bytes of one manager's field entry; ours have 2 KiB."""
 _MAX_CANDIDATES = 64
@@ -56,6 +58,7 @@ _OWN_STATUS = (
     "observedGeneration",
     "provider",
     "engine",
+    "revision",
     "effectiveTemplate",
     "message",
     "replicas",
@@ -81,7 +84,7 @@ class DeploymentProjection:
         self._compact = compact_objects(self._managers)
         self._outlines: dict[tuple[str, ...], Resource] = {}
         self._candidates: dict[bytes, list[Any]] = {}
-        self._contributions: dict[str, list[Resource]] = {}
+        self._parts: dict[tuple[str, str], list[Resource]] = {}
 
     def __call__(self, obj: Resource) -> Resource:
         metadata = obj.get("metadata")
@@ -89,6 +92,7 @@ class DeploymentProjection:
             annotations = metadata.get("annotations")
             if isinstance(annotations, dict):
                 annotations.pop(LAST_APPLIED, None)
+        self._share_parts(dig(obj, "status", "revision"))
         self._expand(obj)
         spec = obj.get("spec")
         size = size_of(spec, limit=MAX_SPEC)
@@ -122,18 +126,25 @@ class DeploymentProjection:
         if not isinstance(spec, dict) or "templateRef" not in spec:
             return
         obj[OWN_SPEC] = spec
-        record = dig(obj, "status", "effectiveTemplate")
-        given, hash_ = dig(record, "spec"), dig(record, "hash")
-        if isinstance(given, dict) and isinstance(hash_, str):
-            if len(self._contributions) >= _MAX_CANDIDATES:
-                self._contributions.clear()
-            # Those with one hash differ in what nodes must have.
-            known = self._contributions.setdefault(hash_, [])
-            shared = next((each for each in known if each == given), None)
-            if shared is None and len(known) < _MAX_VARIANTS:
-                known.append(given)
-            record["spec"] = given if shared is None else shared
         obj["spec"] = effective(obj)["spec"]
+
+    def _share_parts(self, revision: Any) -> None:
+        """Keep equal parts of revisions once: a config and a template have many users."""
+        if not isinstance(revision, dict):
+            return
+        for part in ("template", "settings", "provider"):
+            value = revision.get(part)
+            if not isinstance(value, dict):
+                continue
+            name = part, str(value.get("hash") or value.get("configHash") or value.get("name"))
+            if len(self._parts) >= _MAX_CANDIDATES:
+                self._parts.clear()
+            # Those of one source may differ: in what nodes must have, in the labels of a deployment.
+            known = self._parts.setdefault(name, [])
+            shared = next((each for each in known if each == value), None)
+            if shared is None and len(known) < _MAX_VARIANTS:
+                known.append(value)
+            revision[part] = value if shared is None else shared
 
     def _share_candidates(self, selection: Any) -> None:
         """Keep equal lists of candidates once: deployments with the same requirements have the same list."""

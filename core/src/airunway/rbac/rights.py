@@ -197,7 +197,6 @@ def provider_rights(manifest: ProviderManifest) -> Rights:
     cluster = [
         _ours("inferenceproviderconfigs", "get", "create", "patch", named=own),
         _ours("inferenceproviderconfigs/status", "patch", named=own),
-        _CLUSTER_CONFIGS,
     ]
     if definitions := sorted(f"{kind.plural}.{kind.group}" for kind in manifest.upstream if not kind.builtin):
         # To detect the version and schema of the installed upstream.
@@ -211,7 +210,6 @@ def provider_rights(manifest: ProviderManifest) -> Rights:
         _ours("modeldeployments", *_FOLLOW, "patch"),
         _ours("modeldeployments/status", "patch"),
         _FINALIZERS,
-        _CONFIGS,
         # Root causes: pods and volumes of the upstream's objects. Without them only the upstream's status counts.
         _rule("", ["pods", "persistentvolumeclaims"], _FOLLOW),
         _rule("batch", ["jobs"], _READ),

@@ -1,1 +1,1 @@
-"""What a deployment keeps while it serves, and what counts as a change of its own spec. Pure."""
+"""What a deployment runs with: one record, and when something newer is taken (docs/revisions.md). Pure."""

@@ -3,13 +3,21 @@
 Example: a deployment serves with older values of its template. Two replicas more, or a larger claim, change nothing of
 what its pods are made from, so it keeps them. A new argument of the engine takes the newest values.
 
-Both functions take a spec without default values (`to_essence`): the API server sets those of the CRD and a preview
-does not, and a default that a newer CRD adds is no change of the user's.
+`upstream_spec` and `lasting_spec` take a spec without default values (`to_essence`): the API server sets those of the
+CRD and a preview does not, and a default that a newer CRD adds is no change of the user's.
 """
 
 from __future__ import annotations
 
-from airunway.resource import Resource, dig
+from contextlib import suppress
+
+from airunway.api import names
+from airunway.api.base import ParseError, parse_model
+from airunway.api.modeldeployment import ModelDeploymentSpec
+from airunway.resource import Resource, annotations_of, dig, digest
+
+HASH_LENGTH = 16
+"""Hexadecimal digits of the digests of a revision."""
 
 _NOT_UPSTREAM = ("gateway", "runtimeConfigName")
 """Parts of a spec that no upstream object is made from."""
@@ -57,3 +65,19 @@ def _without_claims(spec: Resource) -> Resource:
     ]
     model = spec["model"]
     return {**spec, "model": {**model, "storage": {**model["storage"], "volumes": kept}}}
+
+
+def taken_for(spec: Resource, adopted: str) -> str:
+    """Returns the digest of "the same spec": of a deployment's own `spec` and of `adopted`, the last value of its adopt
+    annotation as `adopted_by` gives it.
+    """
+    with suppress(ParseError):  # a spec that is refused has its default values in it
+        spec = parse_model(ModelDeploymentSpec, spec).to_essence()
+    own = {key: value for key, value in lasting_spec(spec).items() if value != {}}
+    return digest([own, adopted], length=HASH_LENGTH)
+
+
+def adopted_by(deployment: Resource, before: str) -> str:
+    """Returns a digest of the value of the adopt annotation. Its removal is no new value: then `before` stays."""
+    value = annotations_of(deployment).get(names.ADOPT)
+    return digest(value, length=HASH_LENGTH) if value else before

@@ -11,22 +11,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
-from airunway.configs.resolution import CONFIG_READY, RoutingRequest, propagated, routing_request
+from airunway.configs.patterns import selected
+from airunway.configs.resolution import CONFIG_READY
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, KubeError, NotFound, Priority, needs_apply, wait_until_synced
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.provider_config import config_object
+from airunway.plugins.settings import kept_settings, with_defaults
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Lead
 from airunway.process.metrics import Metrics
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
-from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, labels_of
-from airunway.runtime.crd_versions import Installed
+from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, kept, labels_of, list_at
+from airunway.revisions.revision import waits_for
+from airunway.runtime.crd_versions import Installed, translation_status
 from airunway.runtime.evidence import EvidenceCollector
-from airunway.runtime.gate import cache_reads
+from airunway.runtime.gate import cache_reads, is_routed
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.runtime.report import route_warnings
@@ -44,11 +46,18 @@ class Registration:
     """Keeps the provider registered: applies its config, sends heartbeats, and reports when it stops."""
 
     def __init__(
-        self, *, client: Client, host: ProviderHost, installed: Callable[[], Installed], clock: Callable[[], datetime]
+        self,
+        *,
+        client: Client,
+        host: ProviderHost,
+        installed: Callable[[], Installed],
+        translation: Callable[[], Resource],
+        clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._host = host
         self._installed = installed
+        self._translation = translation
         self._clock = clock
         self._manager = names.provider_manager(host.name)
         self._changed = asyncio.Event()
@@ -136,6 +145,7 @@ class Registration:
             "ready": ready,
             "version": f"{self._host.name}-provider:{self._host.manifest.version}",
             "lastHeartbeat": format_time(now),
+            "translation": self._translation(),
             "conditions": written(conditions, previous=self._status.get("conditions") or [], generation=0, now=now),
         }
         if installed.upstream is not None:
@@ -169,10 +179,17 @@ class ProviderSettings:
     """Namespaces that are watched; empty: all."""
 
 
-_READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "effectiveTemplate", "parts")
+_READ_FIELDS = ("engine", "selection", "parts")
 _READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, TEMPLATE_READY, "StorageReady")
 """What a provider reads of the status that core and parts write, besides its own name; of a route or a cache only where
 one was asked for (`cache_reads`)."""
+
+
+def _as_read(condition: Resource | None) -> object:
+    """What of a condition a pass reads: the words of one that is True stay unread."""
+    if condition is None or condition.get("status") == "False":
+        return condition
+    return condition.get("status"), condition.get("observedGeneration")
 
 
 _WORKERS = 16
@@ -223,13 +240,6 @@ class ProviderApplication:
             clock=clock,
         )
         self._known = self._base.overlay()
-        self.configs = RuntimeConfigs(
-            caches,
-            deployments=self._deployments,
-            on_change=lambda cause, users: self._base.enqueue_all(
-                cause, self._reconciler.concerns, among=users, damped=True
-            ),
-        )
         own = names.provider_finalizer(host.name)
         self._heeds = RelevantMetadata(
             labels=lambda key: "labels" in host.metadata_reads,
@@ -246,19 +256,31 @@ class ProviderApplication:
             upstream=self._upstream,
             evidence=self.evidence,
             events=self._base.events,
-            configs=self.configs,
             kubernetes=lambda: self._kubernetes,
             clock=clock,
         )
+        self._settings = host.settings(settings.values)
         self._registration = Registration(
-            client=client, host=host, installed=lambda: self._upstream.installed, clock=clock
+            client=client,
+            host=host,
+            installed=lambda: self._upstream.installed,
+            translation=self._translation,
+            clock=clock,
         )
         self._followed = False
-        self._verdict = self._upstream.installed
+        self._verdict = self._upstream.installed, self._translation()
 
     @property
     def _controller_name(self) -> str:
         return f"provider-{self._host.name}"
+
+    def _translation(self) -> Resource:
+        """How a new deployment would be written now: the core records it on each (``status.revision.provider``)."""
+        newest = self._upstream.installed.upstream
+        settings = with_defaults(self._settings, newest.transformer.defaults) if newest is not None else self._settings
+        verdicts = self._upstream.verdicts
+        kinds = {kind.key: verdicts[kind.group, kind.kind] for kind in self._host.manifest.upstream}
+        return translation_status(kinds, settings=kept_settings(settings))
 
     def unready(self) -> str | None:
         """Why the provider cannot work yet, or None."""
@@ -268,8 +290,6 @@ class ProviderApplication:
             return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
         if not self.evidence.settled():
             return "pods and events have not been read yet"
-        if (problem := self.configs.unready()) is not None:
-            return problem
         if not self._followed or (self._base.leads and not self._registration.registered):
             return f"the provider is not registered yet{self._registration.trouble}"
         return None
@@ -284,8 +304,6 @@ class ProviderApplication:
         await self._base.run(self._follow, lead, self._work)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
-        group.create_task(self.configs.run(), name="runtime configs")
-        group.create_task(self._look_when_read(), name="runtime configs: first list")
         await self._upstream.run(group, self._version)
         group.create_task(
             self.evidence.run(after=wait_until_synced([self._deployments]), announce=self._look_at_all),
@@ -293,10 +311,6 @@ class ProviderApplication:
         )
         await wait_until_synced([self._deployments])
         self._followed = True
-
-    async def _look_when_read(self) -> None:
-        await self.configs.read()
-        self._look_at_all()  # passes before it have skipped
 
     async def _version(self) -> tuple[int, int]:
         """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process."""
@@ -335,9 +349,9 @@ class ProviderApplication:
             self._base.enqueue(key, old, new)
 
     def _propagated(self, deployment: Resource) -> object:
-        """The deployment's labels that its objects or pods get."""
-        config = self.configs.resolve(deployment).config
-        return propagated(labels_of(deployment), config, reserved=self._host.manifest.reserved_labels)
+        """The deployment's labels that its objects get."""
+        patterns = list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns")
+        return selected(labels_of(deployment), patterns, reserved=self._host.manifest.reserved_labels)
 
     def _reads_of_status(self, deployment: Resource) -> object:
         """What a pass reads of the status that others write; their writes to anything else bring no pass."""
@@ -345,13 +359,15 @@ class ProviderApplication:
         if not isinstance(status, dict):
             return None
         route: tuple[object, ...] = ()
-        if routing_request(deployment, self.configs.resolve(deployment).config) is RoutingRequest.REQUIRED:
-            backend, gateway = dig(status, "gateway", "backend"), dig(status, "gateway", "gatewayName")
-            route = (condition_of(deployment, "GatewayReady"), backend, gateway)
+        if is_routed(deployment):
+            route = (condition_of(deployment, "GatewayReady"),)
         return (
             [status.get(name) for name in _READ_FIELDS],
             dig(status, "provider", "name"),
-            [condition_of(deployment, type_) for type_ in _READ_CONDITIONS],
+            kept(status.get("effectiveRuntimeConfig"), "labelPatterns", "statusPolicy", "routing"),
+            dig(status, "revision", "hash"),
+            waits_for(deployment),
+            [_as_read(condition_of(deployment, type_)) for type_ in _READ_CONDITIONS],
             route,
             route_warnings(deployment),
             cache_reads(deployment),
@@ -369,8 +385,9 @@ class ProviderApplication:
 
     def _on_upstream(self) -> None:
         """On a change of the kinds, reconcile everything of ours; report a new verdict at once."""
-        if self._upstream.installed != self._verdict:
-            self._verdict = self._upstream.installed
+        verdict = self._upstream.installed, self._translation()
+        if verdict != self._verdict:
+            self._verdict = verdict
             self._registration.changed()
         self._look_at_all()
 

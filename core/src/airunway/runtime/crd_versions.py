@@ -5,7 +5,7 @@ Pure: CustomResourceDefinitions in, facts out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
@@ -150,21 +150,28 @@ def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transfo
     )
 
 
-def as_written(
-    installed: Installed, primary: Resource | None, transformers: Sequence[Transformer], *, wanted_for: str
-) -> Upstream | None:
-    """The version and the transformer with which the primary object is to be written; None if nothing can be written.
+def pinned(installed: Installed, transformers: Sequence[Transformer], name: object) -> Upstream | None:
+    """The version and the transformer with which a kind is written under a revision that names the transformer `name`;
+    None if nothing can be written.
 
-    An existing object keeps both until its `written_for` annotation differs from `wanted_for` (see
-    `records.written_for`), provided that the cluster still serves the version and we still have the transformer.
-    Otherwise the newest is taken.
+    It counts as long as the cluster serves its version and we still have it. Otherwise the newest is taken.
     """
-    newest, writer = installed.upstream, _named(primary, transformers)
-    written_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
-    if newest is None or writer is None or written_for != wanted_for:
+    newest = installed.upstream
+    writer = next((each for each in transformers if each.name == name), None)
+    if newest is None or writer is None:
         return newest
     kept = next((upstream for upstream in installed.served if upstream.api_version == writer.api_version), None)
     return replace(kept, transformer=writer) if kept is not None else newest
+
+
+def translation_status(
+    installed: Mapping[str, Installed], *, settings: Mapping[str, object]
+) -> dict[str, dict[str, object]]:
+    """``status.translation`` of a provider: the transformer of each kind (by `UpstreamKind.key`) that it would use for
+    a new object, and the `settings` that running deployments keep.
+    """
+    found = {key: each.upstream.transformer.name for key, each in installed.items() if each.upstream is not None}
+    return {"transformers": {key: name for key, name in found.items() if name}, "settings": dict(settings)}
 
 
 def _named(primary: Resource | None, transformers: Sequence[Transformer]) -> Transformer | None:

@@ -1,24 +1,24 @@
-"""Whether a pass may write: what runtime config, model cache, claims and gateway allow (docs/runtime-configs.md). Pure.
+"""Whether a pass may write: what revision, model cache and claims allow (docs/revisions.md). Pure.
 
-Example: a config gets another variable while the deployment serves. Core and provider compute the same new hash, so
-the gate is open, and the pods keep their settings (`pod_settings`). As long as the two see different configs, the gate
-is closed: what runs is reported and not changed.
+Example: a config gets another variable while the deployment serves. The core keeps the revision, so the gate is open
+and the objects stay. While the revision is not whole, or its weights are not there yet, the gate is closed: what runs
+is reported and not changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.api.rules import MODEL_CACHE_PATH
 from airunway.artifacts.deployments import CONDITION, SUB_PATH, request_of, wants_cache
-from airunway.configs.resolution import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
-from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
+from airunway.configs.patterns import is_reserved
+from airunway.configs.resolution import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request_with
+from airunway.plugins.contract import Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.settings import runtime_settings
-from airunway.resource import Resource, condition_of, dig, labels_of, parse_time
+from airunway.resource import Resource, condition_of, dig, list_at, mapping_at, parse_time, text_at
+from airunway.revisions.revision import CACHE, GATEWAY, SETTINGS
 from airunway.runtime.report import CACHE_COMPONENT, GATEWAY_COMPONENT, STORAGE_COMPONENT, StepResult
 from airunway.runtime.state import ClusterState
 from airunway.sdk.pods import ONE_POD
@@ -26,140 +26,113 @@ from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import Fault
 from airunway.templates.expansion import TEMPLATE_READY
 
-DISAGREEMENT = timedelta(seconds=30)
-"""How long core and provider may see different runtime configs before the status says so."""
-
-DIFFERENT = "core and provider see different runtime configs"
-"""How the message about a disagreement begins."""
-
 _HARMLESS = ("PvcPending", "DryRun", "Suspended")
 """Reasons of StorageReady=False with which the first object can be made, or is not made anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """Whether a pass may write, as far as config, model cache and gateway are concerned."""
+    """Whether a pass may write."""
 
-    config: EffectiveConfig | None = None
-    """The effective config; None: there is none, or it is not known yet."""
-    pods: RuntimeSettings = field(default_factory=RuntimeSettings)
-    """The pod settings that a new primary object gets."""
     cache: ModelCache | None = None
-    """The model cache that a new primary object mounts; while its weights are still to come, that which it would."""
-    gateway: Gateway | None = None
-    """The gateway for which a new primary object is made."""
+    """The model cache that the objects mount; while its weights are still to come, that which they would."""
     closed: bool = False
     """Nothing is written; what runs is read and reported."""
     results: tuple[StepResult, ...] = ()
-    """Why it is closed; empty: another result or a condition of the core says it, or it is too early to say."""
-    warnings: tuple[Finding, ...] = ()
-    """What the status says although the deployment serves."""
-    again: float | None = None
-    """Seconds after which time alone changes the gate."""
-    frozen: bool = False
-    """The config cannot be used: what exists keeps its recorded settings, also after a change of the spec."""
+    """Why it is closed; empty: another result or a condition of the core says it."""
     late: StepResult | None = None
-    """What is reported if the gate is closed and the newest spec has not been applied; None: it waits for a config."""
+    """What is reported if the gate is closed and the newest spec has not been applied."""
     planned: str = ""
     """What a dry run says about the model cache; empty without one."""
 
 
-def gate_of(state: ClusterState, host: ProviderHost, *, edited: bool) -> Gate:
-    """The gate for a deployment whose spec is valid: first the config, then the model cache, then the gateway.
-
-    `edited`: the spec has changed, in anything but replica counts, ``gateway``, ``suspend`` and the name of the config,
-    since the primary object was written; True without one.
-    """
+def gate_of(state: ClusterState, host: ProviderHost) -> Gate:
+    """The gate for a deployment whose spec is valid: first the revision, then the model cache, then the claims."""
     if dig(state.deployment, "spec", "templateRef") is not None:
         # Its template is not resolved: the condition of the core is a fault of its own.
         text = "The newest spec is applied once it is known what its template gives: see the condition TemplateReady"
-        return Gate(closed=True, late=waits_for_config(text))
-    gate = _config_gate(state)
-    if gate.closed:
-        return gate
-    pods = runtime_settings(gate.config, labels_of(state.deployment), reserved=host.manifest.reserved_labels)
-    changed = edited or (state.renamed and not gate.frozen)
-    gate = with_cache(replace(gate, pods=pods), state, host, changed=changed)
-    if gate.closed:
-        return gate
-    if state.primary is None and (why := claims_hinder(state)) is not None:
+        return Gate(closed=True, late=waits_for_revision(text))
+    gate = Gate(cache=cache_in(state.revision)) if state.revision_hash else _undecided(state, host)
+    if state.revision_hash and gate.cache is not None:
+        gate = _with_cache(gate, gate.cache, state)
+    if not gate.closed and state.primary is None and (why := claims_hinder(state)) is not None:
         result = StepResult(
             component=STORAGE_COMPONENT, reason="PvcPending", message=why, blocks_ready=True, pending=True
         )
         return replace(gate, closed=True, results=(result,) if why else ())
-    return _with_gateway(gate, state, host)
+    return gate
 
 
-def _config_gate(state: ClusterState) -> Gate:
-    if condition_of(state.deployment, CONFIG_READY) is None:
-        return Gate()
-    condition, config = state.condition(CONFIG_READY) or {}, state.config
-    unready = condition.get("status") == "False"
-    if unready and condition.get("reason") != "InvalidSpec":  # the condition is a fault of its own: `core_faults`
-        text = "The newest spec is applied once the runtime config can be used: see the condition RuntimeConfigReady"
-        return Gate(closed=True, late=waits_for_config(text))
-    if state.disagrees:
-        return _waiting_for_config(state)
-    if config is not None and (config.too_large or unready):
-        problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
-        about = f": {problem.field}: {problem.message}" if problem is not None else ""
-        why = f"{config.title} cannot be used{about}"
-        if state.primary is not None:
-            return Gate(config=config, frozen=True, warnings=(Finding(path="", reason="InvalidSpec", message=why),))
-        unusable = StepResult(component="RuntimeConfig", reason="InvalidSpec", message=why, blocks_ready=True)
-        return Gate(config=config, closed=True, results=() if unready else (unusable,))
-    return Gate(config=config, closed=unready and state.primary is None)
+def waits_for_revision(text: str) -> StepResult:
+    """The result while nothing is written because it is not decided what the deployment runs with."""
+    return StepResult(component="Revision", reason="WaitingForRevision", message=text, blocks_ready=True)
 
 
-def _waiting_for_config(state: ClusterState) -> Gate:
-    since = state.disagrees_since or state.now
-    left = (since + DISAGREEMENT - state.now).total_seconds()
-    if left > 0:
-        return Gate(closed=True, again=left)
-    theirs, ours = (found[:12] or "none" for found in state.config_hashes)
-    text = f"{DIFFERENT}: the core's has the hash {theirs}, the provider's {ours}; nothing is changed meanwhile"
-    if state.served:
-        return Gate(closed=True, warnings=(Finding(path="", reason="WaitingForConfig", message=text),))
-    return Gate(closed=True, results=(waits_for_config(text, since=since),))
-
-
-def waits_for_config(text: str, *, since: datetime | None = None) -> StepResult:
-    """The result while nothing is written because core and provider do not see the same config."""
-    return StepResult(
-        component="RuntimeConfig", reason="WaitingForConfig", message=text, blocks_ready=True, since=since
-    )
-
-
-def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
-    """The gate with the gateway. It is decided once, before the primary object is made, and only where a route was
-    asked for and the provider itself makes the pool.
-    """
-    request = routing_request(state.deployment, gate.config)
-    if state.primary is not None:
-        # Switched off, the record stays: the provider keeps what the live object has until the spec changes.
-        kept = state.recorded.gateway if state.recorded is not None and request is not RoutingRequest.OFF else None
-        return replace(gate, gateway=kept)
-    status = state.deployment.get("status") or {}
-    engine = dig(status, "engine", "type", default="")
-    manages = any(
-        bool((each.gateway or {}).get("managesInferencePool")) for each in host.manifest.engines if each.name == engine
-    )
-    if not manages or request is not RoutingRequest.REQUIRED or names.GATEWAY_PART not in state.parts:
-        return gate
-    backend = dig(status, "gateway", "backend")
-    condition = state.condition("GatewayReady")
-    if backend in ("Pool", "Service"):
-        chosen = Gateway(
-            name=str(dig(status, "gateway", "gatewayName", default="")),
-            namespace=str(dig(status, "gateway", "gatewayNamespace", default="")),
-            uses_pool=backend == "Pool",
+def _undecided(state: ClusterState, host: ProviderHost) -> Gate:
+    """The gate as long as the core has not decided on all parts of the revision."""
+    waits = text_at(state.revision, "pending", "waitsFor")
+    if waits == CACHE:
+        return _without_claim(state, host)
+    if waits == GATEWAY:
+        text = "Waiting until the gateway part has decided what the route points to"
+        result = StepResult(
+            component=GATEWAY_COMPONENT, reason="WaitingForGateway", message=text, blocks_ready=True, pending=True
         )
-        return replace(gate, gateway=chosen)
-    if condition is not None and category_of(str(condition.get("reason"))) is not Category.PROGRESS:
-        return gate  # decided: there is no gateway
-    text = "Waiting until the gateway part has decided what the route points to"
-    result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
-    return replace(gate, closed=True, results=(result,))
+        return Gate(closed=True, results=(result,) if state.primary is None else (), late=result)
+    text = "The newest spec is applied once the core has recorded what it runs with (status.revision)"
+    if (state.condition(CONFIG_READY) or {}).get("status") == "False":  # a fault of its own: `core_faults`
+        text = "The newest spec is applied once the runtime config can be used: see the condition RuntimeConfigReady"
+        return Gate(closed=True, late=waits_for_revision(text))
+    result = replace(waits_for_revision(text), pending=True)
+    return Gate(closed=True, results=(result,) if state.primary is None else (), late=result)
+
+
+# ------------------------------------------------------------------------------------------------ parts of a revision
+
+
+def settings_in(revision: Resource, *, reserved: tuple[str, ...]) -> RuntimeSettings:
+    """The pod settings of a revision, without labels that the provider keeps for itself. Total for any JSON."""
+    found = mapping_at(revision, SETTINGS)
+    labels = {label: value for label, value in mapping_at(found, "labels").items() if isinstance(value, str)}
+    return RuntimeSettings(
+        env=tuple(each for each in list_at(found, "env") if isinstance(dig(each, "name"), str)),
+        labels={label: value for label, value in labels.items() if not is_reserved(label, reserved)},
+        image_pull_secrets=tuple(each for each in list_at(found, "imagePullSecrets") if isinstance(each, str)),
+        token=text_at(found, "token", "name"),
+        runtime_class=text_at(found, "runtimeClassName"),
+    )
+
+
+def cache_in(revision: Resource) -> ModelCache | None:
+    """The model cache of a revision; None without one."""
+    found = mapping_at(revision, CACHE)
+    return _cache({**found, "claimName": found["claim"]}) if text_at(found, "claim") else None
+
+
+def gateway_in(revision: Resource) -> Gateway | None:
+    """The Gateway for which the provider makes a pool; None without one."""
+    found = mapping_at(revision, GATEWAY)
+    if not text_at(found, "name"):
+        return None
+    return Gateway(
+        name=text_at(found, "name"), namespace=text_at(found, "namespace"), uses_pool=found.get("usesPool") is True
+    )
+
+
+def config_secrets(state: ClusterState) -> dict[str, str]:
+    """The Secrets that the settings of the revision name, each with the field of the RuntimeConfig that names it."""
+    settings = mapping_at(state.revision, SETTINGS)
+    of = f" of RuntimeConfig {text_at(settings, 'config')}"
+    found: dict[str, str] = {}
+    for variable in list_at(settings, "env"):
+        name = text_at(variable, "valueFrom", "secretKeyRef", "name")
+        if name:
+            found.setdefault(name, f"spec.env[{dig(variable, 'name')}]{of}")
+    for position, name in enumerate(list_at(settings, "imagePullSecrets")):
+        found.setdefault(str(name), f"spec.imagePullSecrets[{position}]{of}")
+    if token := text_at(settings, "token", "name"):
+        found[token] = f"spec.secrets.huggingFaceToken{of}"
+    return found
 
 
 def claims_hinder(state: ClusterState) -> str | None:
@@ -187,55 +160,56 @@ _ON = "start the controller with --model-cache=on (chart airunway: modelCache.en
 _WHERE = "the condition ModelCacheReady says how far it is"
 
 
-def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: bool) -> Gate:
-    """The gate with the model cache that a new object gets: the one that is Ready, or the one that the live object has.
-    It is closed where neither may be used.
+def _with_cache(gate: Gate, cache: ModelCache, state: ClusterState) -> Gate:
+    """The gate with the claim of a whole revision. It is closed until the weights are there for the first objects, and
+    for objects of another revision.
 
     Example: ``llama`` serves from the claim ``llama-cache-1``, which is lost. The part fetches the weights anew under
-    ``llama-cache-2``. Until that is Ready the live object keeps ``llama-cache-1``. Then it takes ``llama-cache-2``:
-    with the next change of its spec, when the core grants the claim (`controller.waves`), or at once if no pod serves.
-
-    `changed`: the spec has changed, in anything but replica counts, ``gateway`` and ``suspend``, since the live object
-    was written; True without one.
+    ``llama-cache-2``. The core keeps the first claim in the revision until a wave, the next change of the spec, or the
+    loss of all pods takes the second.
     """
-    if not _is_asked_for(state, host):
-        return gate
     on, found = names.MODEL_CACHE_PART in state.parts, state.condition(CONDITION)
-    published = dig(state.deployment, "status", "modelCache")
     status, reason = (found.get("status"), str(found.get("reason"))) if found is not None else (None, "")
-    # An edited template changes the effective spec without a new generation. A part of an older release does not say
-    # for which template it has answered.
-    template = dig(state.deployment, "status", "effectiveTemplate", "hash")
-    is_for_this = dig(published, "templateHash") in (None, "", template)
-    if on and status == "True" and is_for_this and dig(published, "ready") is True and dig(published, "claimName"):
-        ready = _cache(published)
-        return replace(gate, cache=ready, planned=f"pods mount claim {ready.claim} at {ready.mount_path}")
-    kept = state.recorded.cache if state.recorded is not None else None
-    if state.primary is not None and kept is not None and not changed:
+    if state.in_effect:
         # The part has found, or may still find, that more pods would mount the claim than it allows.
-        conflict = on and kept.access_mode in ONE_POD and reason in ("", "AccessModeConflict")
-        if not conflict:
-            return replace(gate, cache=kept, planned=f"pods keep claim {kept.claim} at {kept.mount_path}")
-    is_coming = found is not None and category_of(reason) is Category.PROGRESS
-    message = found.get("message") if found is not None else None
-    artifact = dig(published, "artifactName") or "of the model"
-    claim = dig(published, "claimName") or f"{artifact}-cache"  # it may not exist yet
-    to_come = _cache({**(published if isinstance(published, dict) else {}), "claimName": claim})
+        if not (on and cache.access_mode in ONE_POD and reason in ("", "AccessModeConflict")):
+            return replace(gate, planned=f"pods keep claim {cache.claim} at {cache.mount_path}")
+    elif on and status == "True" and text_at(state.deployment, "status", "modelCache", "claimName") == cache.claim:
+        return replace(gate, planned=f"pods mount claim {cache.claim} at {cache.mount_path}")
+    elif dig(state.deployment, "spec", "suspend") is True:
+        return gate
+    return _waits_for_weights(gate, state)
+
+
+def _without_claim(state: ClusterState, host: ProviderHost) -> Gate:
+    """The gate while the claim has no name. What the provider says of its new object does not wait for the weights."""
+    found, published = state.condition(CONDITION), mapping_at(state.deployment, "status", "modelCache")
+    is_coming = found is not None and category_of(str(found.get("reason"))) is Category.PROGRESS
+    artifact = text_at(published, "artifactName") or "of the model"
+    to_come = _cache({**published, "claimName": text_at(published, "claimName") or f"{artifact}-cache"})
     if dig(state.deployment, "spec", "suspend") is True or (state.dry_run and is_coming):
         text = f"pods would mount the claim of ModelArtifact {artifact} at {to_come.mount_path}"
-        return replace(gate, cache=to_come, planned=f"{text}: {message or 'its weights are not complete yet'}")
+        message = found.get("message") if found is not None else None
+        return Gate(cache=to_come, planned=f"{text}: {message or 'its weights are not complete yet'}")
+    on = names.MODEL_CACHE_PART in state.parts
+    asked = on and is_coming and state.primary is None and _can_use_one(state.deployment, host)
+    return _waits_for_weights(Gate(cache=to_come if asked else None), state)
+
+
+def _waits_for_weights(gate: Gate, state: ClusterState) -> Gate:
+    on, found = names.MODEL_CACHE_PART in state.parts, state.condition(CONDITION)
+    status, reason = (found.get("status"), str(found.get("reason"))) if found is not None else (None, "")
     if not on:
         late = f"The newest spec is applied once the model cache part is on: {_ON}"
     elif reason == "AccessModeConflict":
-        late = f"The newest spec is not applied: {message}"
+        late = f"The newest spec is not applied: {found.get('message') if found is not None else ''}"
     else:
         late = f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
     waits = StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=late, blocks_ready=True)
-    unanswered = on and (status != "False" or not is_for_this) and state.primary is None
+    unanswered = on and status != "False" and state.primary is None
     text = "Waiting until the model cache part has answered for this spec"
     results = (replace(waits, message=text),) if unanswered else ()
-    asked = on and is_coming and state.primary is None
-    return replace(gate, closed=True, cache=to_come if asked else None, results=results, late=waits)
+    return replace(gate, closed=True, results=results, late=waits)
 
 
 def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: ProviderHost) -> ModelCache | None:
@@ -258,19 +232,19 @@ def _can_use_one(deployment: Resource, host: ProviderHost) -> bool:
     return any(each.model_cache for each in host.manifest.engines if each.name == engine)
 
 
-def _is_asked_for(state: ClusterState, host: ProviderHost) -> bool:
+def is_cached(deployment: Resource, host: ProviderHost) -> bool:
     """Whether the spec asks for a cache, and the engine can use one; else the translation refuses it."""
-    return wants_cache(state.deployment) and _can_use_one(state.deployment, host)
+    return wants_cache(deployment) and _can_use_one(deployment, host)
 
 
 def _cache(found: Resource) -> ModelCache:
-    """The values of ``status.modelCache``; a part of an older release does not publish the access mode."""
+    """The values of ``status.modelCache``, or of a part of a revision."""
     return ModelCache(
-        claim=str(dig(found, "claimName")),
+        claim=text_at(found, "claimName"),
         sub_path=SUB_PATH,
-        mount_path=str(dig(found, "mountPath", default="") or MODEL_CACHE_PATH),
-        path=str(dig(found, "path", default="")),
-        access_mode=str(dig(found, "accessMode", default="")),
+        mount_path=text_at(found, "mountPath") or MODEL_CACHE_PATH,
+        path=text_at(found, "path"),
+        access_mode=text_at(found, "accessMode"),
     )
 
 
@@ -280,20 +254,24 @@ def _cache(found: Resource) -> ModelCache:
 def core_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     """The faults of conditions that the core and its parts write and that count for the phase.
 
-    An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
-    counts until the deployment has served; a fault then degrades it. Routing counts only where it was asked for.
+    What waits for others counts until the deployment has served; a fault then degrades it. Routing counts only where it
+    was asked for.
     """
     deployment, ready = state.deployment, condition_of(state.deployment, CONFIG_READY)
-    if ready is None:
-        yield from cache_faults(state, host)
-        return
-    invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
+    invalid = ready is not None and ready.get("reason") == "InvalidSpec" and state.primary is not None
     template = condition_of(deployment, TEMPLATE_READY)
     yield from _faults(state, {"RuntimeConfig": None if invalid else ready, "Template": template})
     yield from cache_faults(state, host)
-    routed = routing_request(deployment, state.config) is RoutingRequest.REQUIRED
+    routed = is_routed(deployment)
     gateway = condition_of(deployment, "GatewayReady") or _unanswered(state) if routed else None
     yield from _faults(state, {STORAGE_COMPONENT: condition_of(deployment, "StorageReady"), GATEWAY_COMPONENT: gateway})
+
+
+def is_routed(deployment: Resource) -> bool:
+    """Whether a route was asked for, by the deployment or by its runtime config."""
+    default = dig(deployment, "status", "effectiveRuntimeConfig", "routing")
+    request = routing_request_with(deployment, default if isinstance(default, bool) else None)
+    return request is RoutingRequest.REQUIRED
 
 
 def _faults(state: ClusterState, conditions: Mapping[str, Resource | None]) -> Iterator[Fault]:
@@ -331,7 +309,7 @@ def cache_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     is under way stay on the part's condition: its progress must not bring a pass here.
     """
     deployment = state.deployment
-    if not _is_asked_for(state, host) or dig(deployment, "spec", "suspend") is True:
+    if not is_cached(state.deployment, host) or dig(deployment, "spec", "suspend") is True:
         return
     if names.MODEL_CACHE_PART not in state.parts:
         text = f"spec.model.cache.mode asks for a model cache, and the model cache part is off: {_ON}"
@@ -362,7 +340,6 @@ def cache_reads(deployment: Resource) -> object:
     fields = ("status", "reason", "observedGeneration", "lastTransitionTime")
     return (
         status.get("modelCache"),
-        status.get("rollout"),
         [condition.get(field) for field in fields],
         None if _fault_text(deployment, reason) else condition.get("message"),
     )

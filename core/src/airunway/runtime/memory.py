@@ -17,10 +17,8 @@ from typing import Generic, NamedTuple, TypeVar
 from airunway.kube import KubeError, backoff_delay, retry_after_of
 from airunway.owned.apply import WriteHistory
 from airunway.owned.writer import Refused, policy_of
-from airunway.plugins.contract import Finding, ModelCache, RuntimeSettings
 from airunway.plugins.rules import PODS
 from airunway.resource import Resource, dig, entries_at
-from airunway.runtime.records import Record
 from airunway.runtime.report import StepResult
 from airunway.status.evidence import Evidence, parse_moment
 from airunway.status.reasons import CODES, Category
@@ -158,10 +156,8 @@ class Waiting:
 
     compared: object = None
     """The input of the last comparison."""
-    found: tuple[Finding, ...] = ()
-    """Its warnings."""
-    made_with: dict[str, tuple[RuntimeSettings, ModelCache | None]] = field(default_factory=dict)
-    """The pod settings and model cache of a primary object that has no record, by its uid."""
+    found: Resource = field(default_factory=dict)
+    """Its result."""
 
 
 class Announced(NamedTuple):
@@ -185,14 +181,10 @@ class Memory(WriteHistory):
     """The last failure and its retry."""
     last_words: str = ""
     """The termination message of the pod that failed last."""
-    disagrees_since: datetime | None = None
-    """Since when core and provider see different runtime configs; None if they do not."""
     waiting: Waiting = field(default_factory=Waiting)
-    """Warnings that a newer transformer or newer settings would be used."""
+    """What a newer transformer or newer settings would write otherwise."""
     announced: Announced | None = None
     """The last replacement that the status has announced; the status need not name it, if there is a worse fault."""
-    records: dict[str, Record] = field(default_factory=dict)
-    """The last record of the primary object, by its uid: an edit of the annotation is reverted to it."""
     unread: int = 0
     """Number of passes in a row that have left workloads to read, because of events about them, to the next one."""
 

@@ -25,7 +25,6 @@ from airunway.plugins.contract import (
     Finding,
     Observation,
     Observed,
-    RuntimeSettings,
     Transformer,
     Upstream,
     UpstreamKind,
@@ -34,30 +33,14 @@ from airunway.plugins.contract import (
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import with_defaults, with_kept
-from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, labels_of
-from airunway.runtime.crd_versions import Installed, as_written, writer_of
-from airunway.runtime.gate import Gate, gate_of, waits_for_config
+from airunway.resource import Resource, condition_of, dig, is_deleting, labels_of, mapping_at
+from airunway.revisions.revision import PROVIDER
+from airunway.runtime.crd_versions import Installed, pinned, writer_of
+from airunway.runtime.gate import Gate, cache_in, gate_of, gateway_in, settings_in
 from airunway.runtime.memory import Waiting
-from airunway.runtime.pod_settings import (
-    NEWER_PODS_WAIT,
-    WHEN,
-    carried_results,
-    carried_warnings,
-    is_recorded,
-    newer_waits,
-    not_applied,
-    pods_unknown,
-    settings_to_write,
-)
-from airunway.runtime.records import (
-    SpecDigests,
-    interruptions,
-    is_primary,
-    recreate_causes,
-    with_counts_of,
-    written_for,
-)
-from airunway.runtime.report import StepResult, located
+from airunway.runtime.newer import newer_translation
+from airunway.runtime.records import interruptions, is_primary, recreate_causes, written_for
+from airunway.runtime.report import OF_ROUTE, StepResult, located
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.runtime.translate import TooLarge, TranslationResult, parsed, translate
 from airunway.sdk.fields import tracked
@@ -99,8 +82,8 @@ class Decision:
     """The deployment as hooks see it; None if it cannot be read, as are the next two fields."""
     context: Context[Any] | None = None
     """The context of the hooks."""
-    digests: SpecDigests | None = None
-    """Digests of the translation's input."""
+    wanted_for: str = ""
+    """Digests of the translation's input (`records.written_for`)."""
     objects: tuple[Resource, ...] = ()
     """The desired objects, the primary first."""
     plan: Plan | None = None
@@ -110,10 +93,9 @@ class Decision:
     deletes_obsolete: bool = False
     """Whether objects that are no longer wanted may be deleted: the primary object serves the newest spec."""
     gate: Gate = field(default_factory=Gate)
-    """What the runtime config allows."""
-    config_hash: str | None = None
-    """Hash of the runtime config whose pod settings are in effect once the primary object has been written; None: the
-    published one stays."""
+    """What revision, cache and claims allow."""
+    newer: Resource | None = None
+    """What newer transformers or settings of the provider would write otherwise; None: it is not known."""
     silent: bool = False
     """Whether there is nothing to report yet."""
     unread: bool = False
@@ -166,11 +148,10 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         typed, unreadable = parsed(deployment), None
     except ParseError as error:
         typed, unreadable = None, error
-    digests = written_for(deployment, typed, before=state.recorded) if typed is not None else None
-    edited = typed is None or digests is None or _is_edited(state, typed, digests)
+    wanted_for = written_for(deployment, typed) if typed is not None else ""
     hindrance, subject, gate = _hindrance(state, unreadable), "", Gate()
     if hindrance is None and state.settled:
-        gate = gate_of(state, host, edited=edited)
+        gate = gate_of(state, host)
     if hindrance is None and not gate.closed:
         suspended = typed is not None and typed.spec.suspend
         hindrance, subject = _missing(state, host, suspended=suspended) or (None, "")
@@ -190,16 +171,18 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     installed = _verdict(state, host) if asked or not stopped else _as_it_runs(state, host)
     if installed is None:
         return watched
-    if typed is None or digests is None:  # live objects are named in the status without being read by the plugin
+    if typed is None:  # live objects are named in the status without being read by the plugin
         if stopped or unreadable is None:
             return watched
         log.error("%s: the deployment cannot be read: %s", state.key, unreadable)
         return replace(watched, results=(plugin_fault(unreadable),))
-    context = _context(state, host, installed, settings=settings, digests=digests, gate=gate, edited=edited)
-    if gate.closed and not gate.results and (late := not_applied(state, digests, late=gate.late)) is not None:
-        watched = replace(watched, results=(*watched.results, late))
+    context = _context(state, host, installed, settings=settings, gate=gate)
+    # What runs may be of this spec all the same.
+    newest = state.primary is None or (state.in_effect and state.written_for == wanted_for)
+    if gate.closed and not gate.results and gate.late is not None and not newest:
+        watched = replace(watched, results=(*watched.results, gate.late))
     do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
-    return replace(watched, do=Do.OBSERVE_ONLY if stopped else do, typed=typed, context=context, digests=digests)
+    return replace(watched, do=Do.OBSERVE_ONLY if stopped else do, typed=typed, context=context, wanted_for=wanted_for)
 
 
 def observe(host: ProviderHost, decision: Decision, state: ClusterState) -> Observation | PluginFault | None:
@@ -233,60 +216,23 @@ def plan(
     waiting: Waiting,
 ) -> Decision:
     """The intent with its steps. A fault of the plugin is reported and not raised; live objects stay as they are."""
-    typed, context, digests, gate = intent.typed, intent.context, intent.digests, intent.gate
+    typed, context, gate = intent.typed, intent.context, intent.gate
     if typed is not None and context is not None and gate.closed and gate.cache is not None:
         return _while_weights_come(state, host, intent, typed, context)
-    if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None or digests is None:
+    if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None:
         return intent
     try:
-        chosen = settings_to_write(
-            state, host, typed, context, gate=gate, digests=digests, observed=observed, known=waiting
-        )
-        if chosen is None:  # they must be kept, and are not known
-            assert state.primary is not None, "only what exists keeps its settings"
-            warning = pods_unknown(state.primary)
-            unknown_pods = waits_for_config(f"The newest spec is not applied: {warning.message}")
-            late = not_applied(state, digests, late=unknown_pods)
-            results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
-            return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
-        pods, cache = chosen
-        context = replace(context, runtime=pods, cache=cache)
-        intent = replace(intent, context=context)
-        translated = translate(
-            host,
-            state.deployment,
-            typed,
-            context,
-            digests=digests,
-            records=is_recorded(state, digests, pods, cache),
-            before=state.recorded,
-            config=gate.config,
-            frozen=gate.frozen and state.primary is not None,
-        )
-        outdated = newer_waits(
-            state,
-            host,
-            translated,
-            typed,
-            context,
-            settings=settings,
-            current=pods if gate.frozen else gate.pods,
-            ready=gate.cache,
-            digests=digests,
-            known=waiting,
-        )
+        translated = translate(host, state.deployment, typed, context, wanted_for=intent.wanted_for)
+        newer = newer_translation(state, host, translated, typed, context, settings=settings, known=waiting)
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
     schemas = _schemas_not_written(state, host, blocked=bool(translated.blockers))
-    warnings = (*translated.warnings, *schemas, *outdated, *_newer_template(state.deployment), *gate.warnings)
-    # Of a refused spec it is not known what would be written: other settings than the config's are not in effect.
-    unknown = not translated.objects and pods != gate.pods
-    waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
-    intent = replace(intent, config_hash=None if waits else gate.config.hash if gate.config is not None else "")
+    warnings = (*translated.warnings, *schemas)
+    intent = replace(intent, newer=newer)
     if translated.blockers and not typed.spec.suspend:
-        edited = _is_edited(state, typed, digests)
-        refused = _blocked(translated, only_degrades=state.served and (not edited or _more_than_mount(translated)))
+        unasked = not state.spec_changed or _more_than_mount(translated)
+        refused = _blocked(translated, only_degrades=state.served and unasked)
         return replace(intent, do=Do.OBSERVE_ONLY, results=(refused,), warnings=warnings)
     if translated.blockers:
         compatible = _blocked(translated, blocks_ready=False)
@@ -297,7 +243,7 @@ def plan(
         return decision
     unrecoverable, deletes_obsolete = "", False
     # An unrecoverable object is recreated only after a change of the spec.
-    if state.written_for != digests.wanted:
+    if state.written_for != intent.wanted_for:
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
         unrecoverable = observed.unrecoverable if observed is not None else ""
@@ -323,7 +269,7 @@ def _while_weights_come(
     before it exists.
     """
     try:
-        translated = translate(host, state.deployment, typed, context, config=intent.gate.config)
+        translated = translate(host, state.deployment, typed, context)
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
@@ -332,17 +278,6 @@ def _while_weights_come(
         return intent
     refused = _blocked(replace(translated, blockers=blockers))
     return replace(intent, results=(*intent.results, refused), warnings=(*intent.warnings, *translated.warnings))
-
-
-def _is_edited(state: ClusterState, typed: ModelDeployment, digests: SpecDigests) -> bool:
-    """Whether the deployment's own spec has changed, in anything but replica counts, ``gateway``, ``suspend`` and the
-    name of its runtime config, since the primary object was written; True without one.
-    """
-    if state.primary is None:
-        return True
-    if state.recorded is not None:
-        return state.recorded.lasting != digests.lasting
-    return state.written_for != digests.wanted and with_counts_of(state.written_for, state.deployment, typed) is None
 
 
 def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
@@ -374,9 +309,31 @@ def _while_closed(watched: Decision, state: ClusterState) -> Decision:
     """The decision while the gate is closed: what runs is reported, with the conditions and warnings that it has."""
     gate = watched.gate
     if state.primary is None:
-        return replace(watched, results=gate.results, silent=not gate.results and state.disagrees)
+        return replace(watched, results=gate.results)
     results, warnings = carried_results(state.deployment), carried_warnings(state.deployment)
-    return replace(watched, results=(*results, *gate.results), warnings=(*warnings, *gate.warnings))
+    return replace(watched, results=(*results, *gate.results), warnings=tuple(warnings))
+
+
+def carried_results(deployment: Resource) -> Iterator[StepResult]:
+    """The provider's own conditions as they are: a pass that only waits does not change them."""
+    for type_ in ("ProviderCompatible", "ResourceCreated"):
+        condition = condition_of(deployment, type_)
+        if condition is not None and condition.get("status") in ("True", "False"):
+            ok = condition["status"] == "True"
+            yield StepResult(
+                condition=type_,
+                ok=ok,
+                reason=str(condition.get("reason")),
+                message=str(condition.get("message", "")),
+                blocks_ready=not ok,
+            )
+
+
+def carried_warnings(deployment: Resource) -> Iterator[Finding]:
+    """The warnings as they are, without those of the route, which are newer."""
+    for text in dig(deployment, "status", "warnings") or ():
+        if not str(text).startswith(OF_ROUTE):
+            yield Finding(path="", reason="Kept", message=str(text))
 
 
 def _missing(state: ClusterState, host: ProviderHost, *, suspended: bool) -> tuple[StepResult, str] | None:
@@ -459,52 +416,26 @@ def _schemas_not_written(state: ClusterState, host: ProviderHost, *, blocked: bo
 
 
 def _context(
-    state: ClusterState,
-    host: ProviderHost,
-    installed: Installed,
-    *,
-    settings: object,
-    digests: SpecDigests,
-    gate: Gate,
-    edited: bool,
+    state: ClusterState, host: ProviderHost, installed: Installed, *, settings: object, gate: Gate
 ) -> Context[Any]:
-    """The plugin's context. An existing object keeps its version, its transformer, and the settings with
-    which it was created.
-
-    The pod settings are those that it was made with; `plan` chooses those to write.
+    """The plugin's context: the cluster's kinds in the versions and by the transformers of the revision, and its
+    settings.
     """
-    verdicts = ((each.key, _served(state, each)) for each in host.manifest.upstream)
-    served = {key: upstream for key, upstream in verdicts if upstream is not None}
-    primary, recorded, kind = state.primary, state.recorded, host.primary_kind
-    upstream, live_kind, wanted_for = installed.upstream, "", digests.wanted
-    # Another name of a runtime config is a change, unless that config cannot be used: then it counts once it can.
-    spec_changed = edited or (state.renamed and not gate.frozen)
-    if not spec_changed:
-        wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
-    elif state.renamed and not gate.frozen:
-        wanted_for = ""
-    if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
-        live_kind = written.key
-        kept = as_written(
-            installed if written is kind else state.installed[written.group, written.kind],
-            primary,
-            host.transformers_of(written),
-            wanted_for=wanted_for,
-        )
-        if kept is not None:
-            served[written.key] = kept
-            upstream = kept if written is kind else upstream
-    assert upstream is not None, "a provider is asked only where its upstream is known"
-    served[kind.key] = upstream
+    by_name = mapping_at(state.revision, PROVIDER, "transformers")
+    served, primary, kind = {}, state.primary, host.primary_kind
+    for each in host.manifest.upstream:
+        verdict = installed if each is kind else state.installed[each.group, each.kind]
+        found = pinned(verdict, host.transformers_of(each), by_name.get(each.key)) or _served(state, each)
+        if found is not None:
+            served[each.key] = found
+    written = host.kinds.get(identity_in(primary)[:2]) if primary is not None else None
+    live_kind = written.key if written is not None else ""
+    upstream = served[kind.key]
     writer = served.get(live_kind, upstream)
     defaults = writer.transformer.defaults
-    settings = with_defaults(settings, defaults)
-    pods, cache = (gate.pods, gate.cache) if primary is None else (RuntimeSettings(), None)
-    if recorded is not None:
-        pods, cache = recorded.pods, recorded.cache
-        settings = settings if spec_changed else with_kept(settings, recorded.provider)
+    settings = with_kept(with_defaults(settings, defaults), mapping_at(state.revision, PROVIDER, "settings"))
     if with_defaults(settings, defaults) is not settings:
-        # What the object was made with counts more, also where it is the default of another transformer.
+        # What the revision has counts more, also where it is the default of another transformer.
         own = replace(writer, transformer=replace(writer.transformer, defaults={}))
         served = {key: own if each is writer else each for key, each in served.items()}
         upstream = served[kind.key]
@@ -514,11 +445,11 @@ def _context(
         upstream=upstream,
         served=served,
         live_kind=live_kind,
-        runtime=pods,
-        cache=cache,
-        gateway=gate.gateway,
+        runtime=settings_in(state.revision, reserved=host.manifest.reserved_labels),
+        cache=gate.cache or cache_in(state.revision),
+        gateway=gateway_in(state.revision),
         live=primary,
-        spec_changed=spec_changed,
+        spec_changed=state.spec_changed,
         settings=settings,
         kubernetes=state.kubernetes,
         now=state.now,
@@ -532,15 +463,6 @@ def _served(state: ClusterState, kind: UpstreamKind) -> Upstream | None:
         return installed.upstream
     versions = {str(obj.get("apiVersion")) for obj in state.ours}
     return next((each for each in installed.served if each.api_version in versions), None)
-
-
-def _newer_template(deployment: Resource) -> Iterator[Finding]:
-    """The warning that the template has newer values than those in use, as the core published it."""
-    template = dig(deployment, "status", "effectiveTemplate")
-    if dig(template, "newerHash"):
-        ref = f"{dig(template, 'ref', 'kind', default='')} {dig(template, 'ref', 'name', default='')}"
-        text = f"{ref} was edited since its values were taken; the newer ones take effect {WHEN}"
-        yield Finding(path="", reason="NewerTemplateWaits", message=text)
 
 
 def _at_fault(intent: Decision, error: PluginFault) -> Decision:

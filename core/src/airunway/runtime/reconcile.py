@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from airunway.api import names
+from airunway.configs.resolution import status_policy_of
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import (
     Client,
@@ -25,11 +26,10 @@ from airunway.kube import (
 )
 from airunway.owned.objects import Identity, identity_in, named
 from airunway.owned.writer import NameTaken, Refused
-from airunway.plugins.contract import Observation, RuntimeSettings
+from airunway.plugins.contract import Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
-from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -45,11 +45,10 @@ from airunway.runtime import preview
 from airunway.runtime.apply import Cleanup, Executor, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
-from airunway.runtime.gate import core_faults
+from airunway.runtime.gate import config_secrets, core_faults
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Failure, Memory, RetryKey
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
-from airunway.runtime.pod_settings import config_secrets
 from airunway.runtime.report import (
     Report,
     StepResult,
@@ -85,7 +84,6 @@ class ProviderReconciler:
         upstream: UpstreamInformers,
         evidence: EvidenceCollector,
         events: EventRecorder,
-        configs: RuntimeConfigs,
         kubernetes: Callable[[], tuple[int, int]],
         clock: Callable[[], datetime],
     ) -> None:
@@ -96,7 +94,6 @@ class ProviderReconciler:
         self._upstream = upstream
         self._evidence = evidence
         self._events = events
-        self._configs = configs
         self._kubernetes = kubernetes
         self._clock = clock
         self._manager = names.provider_manager(host.name)
@@ -178,22 +175,13 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            settled=self._configs.readable
-            and self._evidence.settled()
-            and not self._upstream.unread()
-            and not self._upstream.awaits(live),
+            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(live),
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
-            resolution=self._configs.resolve(deployment),
-            disagrees_since=memory.disagrees_since,
-            remembered=memory.records,
         )
-        memory.disagrees_since = (memory.disagrees_since or state.now) if state.disagrees else None
         if state.primary is None:
             return state
-        if state.recorded is not None:
-            memory.records = {uid_of(state.primary): state.recorded}
         return await self._with_pods(state, state.primary)
 
     async def _gather_again(
@@ -243,8 +231,7 @@ class ProviderReconciler:
         if decision.do is Do.OBSERVE_ONLY:
             memory.failing = None
             at_fault = any(result.reason == "ProviderError" for result in decision.results)
-            again = soonest(_FAULT_RETRY if at_fault else None, decision.gate.again)
-            return Outcome(again=again, silent=decision.silent)
+            return Outcome(again=_FAULT_RETRY if at_fault else None, silent=decision.silent)
         last = memory.tries.last
         failed_try = memory.tries.failed_try(self._retry_key(state, decision)) if last is not None else None
         if failed_try is None:
@@ -385,9 +372,8 @@ def _report_of(
         subject=decision.subject,
         core_faults=tuple(core_faults(state, host)) if decision.do is not Do.SUSPEND else (),  # nothing is to serve
     )
-    policy = state.config.status_policy if state.config is not None else None
-    if policy is not None:
-        report = replace(report, grace=policy.grace, patience=policy.patience)
+    policy = status_policy_of(dig(state.deployment, "status", "effectiveRuntimeConfig", "statusPolicy"))
+    report = replace(report, grace=policy.grace, patience=policy.patience)
     primary = state.primary
     if primary is None:
         return report
@@ -404,9 +390,8 @@ def _report_of(
         selector=selector_of(host, state.key.name, name),
         subject=decision.subject or f"{kind}/{state.key.namespace}/{name}",
         rolled_out=state.rolled_out,
-        config_hash=_effective_hash(state, decision),
-        template_hash=_template_hash(state, decision),
-        claim=state.recorded.cache.claim if state.recorded is not None and state.recorded.cache is not None else "",
+        revision=state.revision_hash if state.in_effect else None,
+        newer=decision.newer,
     )
     if isinstance(observed, PluginFault):
         result = plugin_fault(observed)
@@ -415,28 +400,6 @@ def _report_of(
         observed = leaving(observed, outcome.leaving)
     selector = observed.selector if observed is not None and observed.selector else report.selector
     return replace(report, observation=observed, selector=selector)
-
-
-def _effective_hash(state: ClusterState, decision: Decision) -> str | None:
-    """The hash of the config whose pod settings are in effect; None as long as the primary object has not got those
-    that this pass has chosen.
-    """
-    if decision.config_hash is None or decision.context is None:
-        return None
-    there = state.recorded.pods if state.recorded is not None else RuntimeSettings()
-    return decision.config_hash if there == decision.context.runtime else None
-
-
-def _template_hash(state: ClusterState, decision: Decision) -> str | None:
-    """The hash of what the template gives if the primary object was written for it, empty without a template; None as
-    long as the object has not got it.
-    """
-    recorded = dig(state.deployment, "status", "effectiveTemplate", "hash")
-    if not isinstance(recorded, str) or not recorded:
-        return ""
-    if decision.digests is None:
-        return None
-    return recorded if annotations_of(state.primary or {}).get(names.WRITTEN_FOR) == decision.digests.wanted else None
 
 
 def _outage(state: ClusterState, memory: Memory, error: KubeError) -> Outcome:

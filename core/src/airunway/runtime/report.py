@@ -115,12 +115,10 @@ class Report:
     """Label selector of the serving pods."""
     core_faults: tuple[Fault, ...] = ()
     """Faults of conditions that the core and its parts write."""
-    template_hash: str | None = None
-    """Hash of what the template gives, as it is in effect; empty: no template; None: the published one stays."""
-    config_hash: str | None = None
-    """Hash of the runtime config whose pod settings are in effect, or empty; None: the published one stays."""
-    claim: str = ""
-    """Claim of the model cache that the primary object mounts; empty: none."""
+    revision: str | None = None
+    """Hash of the revision that the primary object was written from; None: the published one stays."""
+    newer: Resource | None = None
+    """What the provider would write otherwise; None: what is published stays."""
     grace: timedelta = DEPENDENCY_GRACE
     """How long a dependency may be unreachable before the phase changes."""
     patience: timedelta = CAPACITY_PATIENCE
@@ -208,9 +206,8 @@ def provider_status(
             resourceKind=obj.get("kind"),
             resourceAPIVersion=obj.get("apiVersion"),
             schemaHash=report.schema_hash[:12],
-            runtimeConfigHash=_in_effect(report.config_hash, live, "runtimeConfigHash"),
-            templateHash=_in_effect(report.template_hash, live, "templateHash"),
-            claimName=report.claim,
+            revision=dig(live, "provider", "revision") if report.revision is None else report.revision,
+            newer=dig(live, "provider", "newer") if report.newer is None else report.newer,
         )
         if report.selector:
             status["selector"] = report.selector
@@ -241,12 +238,6 @@ def route_warnings(deployment: Resource) -> list[str]:
 
 OF_ROUTE = "spec.gateway: "
 """How these warnings begin."""
-
-
-def _in_effect(found: str | None, live: Resource, field: str) -> str:
-    """The hash that is in effect; None: the published one stays."""
-    value = dig(live, "provider", field) if found is None else found
-    return value if isinstance(value, str) else ""
 
 
 def _endpoint(where: Endpoint, pool: Pool | None, deployment: Resource) -> Resource:
@@ -289,7 +280,9 @@ def _is_of_workload(verdict: Rollup, report: Report) -> bool:
 CACHE_COMPONENT = "ModelCache"
 STORAGE_COMPONENT = "Storage"
 GATEWAY_COMPONENT = "Gateway"
-_CORE_COMPONENTS = frozenset({"RuntimeConfig", "Template", CACHE_COMPONENT, STORAGE_COMPONENT, GATEWAY_COMPONENT})
+_CORE_COMPONENTS = frozenset(
+    {"RuntimeConfig", "Template", "Revision", CACHE_COMPONENT, STORAGE_COMPONENT, GATEWAY_COMPONENT}
+)
 """Components of the faults of `gate.core_faults`: the core and its parts announce them, not a provider."""
 
 
@@ -387,8 +380,7 @@ def unread_status(deployment: Resource, message: str, *, now: datetime) -> Resou
 
 def _known_resource(deployment: Resource) -> Resource:
     """What the status has of the primary object, without what the core writes there."""
-    known = ["resourceName", "resourceKind", "resourceAPIVersion", "schemaHash"]
-    known += ["runtimeConfigHash", "templateHash", "claimName"]
+    known = ["resourceName", "resourceKind", "resourceAPIVersion", "schemaHash", "revision", "newer"]
     resource = filled(**{key: dig(deployment, "status", "provider", key) for key in known})
     return {"provider": resource} if resource else {}
 

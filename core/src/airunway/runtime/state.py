@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
 from airunway.api import names
-from airunway.configs.resolution import CONFIG_READY, EffectiveConfig, Resolution, config_name
 from airunway.owned.objects import Identity, Mark, is_ours
 from airunway.resource import (
     ObjectKey,
@@ -19,10 +18,11 @@ from airunway.resource import (
     finalizers_of,
     key_of,
     managed_by,
-    uid_of,
+    text_at,
 )
+from airunway.revisions.revision import revision_in
 from airunway.runtime.crd_versions import Installed
-from airunway.runtime.records import Record, is_primary, read_record
+from airunway.runtime.records import is_primary
 from airunway.status.conditions import is_dry_run, is_paused, parts_of, served_before
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
@@ -57,12 +57,6 @@ class ClusterState:
     """The time of the pass."""
     written: Resource | None = None
     """The primary object as this pass has written it; None if it has not."""
-    resolution: Resolution | None = None
-    """The runtime config that the provider itself finds; None if it reads no configs."""
-    disagrees_since: datetime | None = None
-    """Since when core and provider have seen different runtime configs; None if they did not in the last pass."""
-    remembered: Mapping[str, Record] = field(default_factory=dict)
-    """The last records that this process has read, by the uid of the primary object."""
 
     @cached_property
     def key(self) -> ObjectKey:
@@ -85,25 +79,32 @@ class ClusterState:
         return applied_at(self.primary, names.provider_manager(self.provider)) if self.primary is not None else None
 
     @cached_property
-    def recorded(self) -> Record | None:
-        """The record of the settings with which the primary object was written: the one that it has, otherwise the last
-        one that it had.
-        """
-        if self.primary is None:
-            return None
-        found = read_record(self.primary, names.provider_manager(self.provider))
-        return found or self.remembered.get(uid_of(self.primary))
+    def revision(self) -> Resource:
+        """What the deployment runs with, as the core has recorded it; empty if there is no such record."""
+        return revision_in(self.deployment)
+
+    @cached_property
+    def revision_hash(self) -> str:
+        """Hash of the revision; empty as long as it is not whole."""
+        return text_at(self.revision, "hash")
+
+    @property
+    def in_effect(self) -> bool:
+        """Whether the primary object was written from the present revision."""
+        written = annotations_of(self.primary or {}).get(names.REVISION)
+        return self.primary is not None and bool(written) and written == self.revision_hash
 
     @property
     def written_for(self) -> str:
-        """Digest of the input that the primary object was written for; empty without one."""
+        """The digests of the spec that the primary object was written for; empty without one."""
         return annotations_of(self.primary or {}).get(names.WRITTEN_FOR, "")
 
     @property
-    def renamed(self) -> bool:
-        """Whether the spec names another runtime config than when the primary object was written."""
-        record = self.recorded
-        return record is not None and record.config not in (None, config_name(self.deployment))
+    def spec_changed(self) -> bool:
+        """Whether the deployment's own spec has changed, in more than what takes nothing newer (`revisions.same_spec`),
+        since the primary object was written; True without one.
+        """
+        return self.primary is None or self.written_for.partition(".")[0] != text_at(self.revision, "takenFor")
 
     @cached_property
     def served(self) -> bool:
@@ -123,30 +124,6 @@ class ClusterState:
     def validated(self) -> Resource | None:
         """The core's verdict on this generation; None until there is one."""
         return self.condition("Validated")
-
-    @property
-    def config(self) -> EffectiveConfig | None:
-        """The runtime config as the provider sees it; None if there is none, or it is not known."""
-        return self.resolution.config if self.resolution is not None else None
-
-    @property
-    def config_hashes(self) -> tuple[str, str]:
-        """The hash of the runtime config as the core has published it, and as the provider sees it."""
-        published = dig(self.deployment, "status", "effectiveRuntimeConfig", "hash")
-        return published if isinstance(published, str) else "", self.config.hash if self.config is not None else ""
-
-    @cached_property
-    def disagrees(self) -> bool:
-        """Whether core and provider see different runtime configs for this generation. Without the core's condition (an
-        older core) there are no configs.
-        """
-        if condition_of(self.deployment, CONFIG_READY) is None:
-            return False
-        condition = self.condition(CONFIG_READY)
-        if condition is not None and condition.get("status") == "False" and condition.get("reason") != "InvalidSpec":
-            return False
-        published, own = self.config_hashes
-        return condition is None or published != own
 
     @property
     def parts(self) -> list[str]:

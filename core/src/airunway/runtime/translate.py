@@ -25,24 +25,18 @@ from airunway.api.base import ParseError
 from airunway.api.bounds import MAX_CAUSES, noted_excess
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.rules import FORBIDDEN_OVERRIDES
-from airunway.configs.patterns import is_reserved
-from airunway.configs.resolution import EffectiveConfig, config_name, propagated
+from airunway.configs.patterns import is_reserved, selected
 from airunway.json_path import JsonPath, entries, values_at
 from airunway.owned import objects as owned_objects
 from airunway.owned.objects import identity_in, our_labels
 from airunway.plugins.contract import Context, Finding, Interruption
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.settings import kept_settings
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of
+from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of, list_at, text_at
 from airunway.revisions.same_spec import CLAIM_FIELDS
 from airunway.runtime.records import (
-    Record,
-    SpecDigests,
-    adopted_by,
     identity_of,
     interruption_record,
-    new_record,
     replacement_record,
     written_for,
 )
@@ -85,20 +79,14 @@ def translate(
     typed: ModelDeployment,
     context: Context[Any],
     *,
-    digests: SpecDigests | None = None,
-    records: bool = True,
-    before: Record | None = None,
-    config: EffectiveConfig | None = None,
-    frozen: bool = False,
+    wanted_for: str | None = None,
 ) -> TranslationResult:
     """The blockers of the deployment, or its desired objects. Raises PluginFault.
 
-    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `digests` is the result of
-    `written_for`, if known already. With `records` the settings in the context are recorded on the primary object;
-    `before` is the record that it has, which stays where it says the same. `config` decides which of the
-    deployment's labels the objects get; pods get those of the context. With `frozen` the pod settings of the config
-    that the spec names are not used, and the record keeps the name that it has. The plugin never sees overrides that
-    its schema refuses. A field that the user set and the provider never read is reported here.
+    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `wanted_for` is the result
+    of `written_for`, if known already. The hash of the revision in its status is noted on the primary object. Objects
+    get the labels that match the patterns in its status, and pods those of the context. The plugin never sees overrides
+    that its schema refuses. A field that the user set and the provider never read is reported here.
     """
     unclaimed = [] if names.MODEL_CACHE_PART in parts_of(deployment) else unclaimed_volumes(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
@@ -128,19 +116,6 @@ def translate(
         *(finding for finding in ignored_fields(typed, reads, provided=tuple(provided)) if finding.path not in warned),
         *ignored_pod_settings(typed, context, translation.objects, named=warnings),
     ]
-    digests = digests or written_for(deployment, typed, before=before)
-    kept = kept_settings(context.settings)
-    if before is not None and not context.spec_changed:
-        kept = {**before.provider, **kept}  # settings of a newer release stay recorded while an older one runs
-    record = Record(
-        lasting=digests.lasting,
-        config=config_name(deployment) if not frozen else before.config if before is not None else None,
-        provider=kept,
-        pods=context.runtime,
-        cache=context.cache,
-        gateway=context.gateway if before is None or context.spec_changed else before.gateway,
-        adopted=adopted_by(deployment, before),
-    )
     whose = our_labels(deployment, provider_mark(host.name))
     kinds = [host.kinds[identity_in(obj)[:2]] for obj in objects]
     # The primary object is written by a transformer of its own kind, or by the primary kind's.
@@ -151,9 +126,13 @@ def translate(
         deployment,
         labels=whose,
         transformer=writer.name,
-        wanted_for=digests.wanted,
-        settings=new_record(record, before=before).as_json() if records else None,
-        propagated=propagated(labels_of(deployment), config, reserved=host.manifest.reserved_labels),
+        wanted_for=wanted_for or written_for(deployment, typed),
+        revision=text_at(deployment, "status", "revision", "hash"),
+        propagated=selected(
+            labels_of(deployment),
+            list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns"),
+            reserved=host.manifest.reserved_labels,
+        ),
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
@@ -213,7 +192,7 @@ def complete(
     labels: Mapping[str, str],
     transformer: str,
     wanted_for: str,
-    settings: Mapping[str, object] | None = None,
+    revision: str = "",
     propagated: Mapping[str, str] | None = None,
     identity: Mapping[str, object],
     topology: Mapping[str, object],
@@ -223,8 +202,8 @@ def complete(
 ) -> list[Resource]:
     """The translated objects with namespace, owner reference, labels and annotations; the primary stays first.
 
-    - `wanted_for` is the digest of what the primary is written for (`written_for`); `settings` is the record of the
-      settings with which it was created (None: no record).
+    - `wanted_for` are the digests of what the primary is written for (`written_for`); `revision` is the hash of what
+      the deployment runs with (empty: it has no revision).
     - `labels` are ours (`our_labels`), and `propagated` are the deployment's that its objects get.
     - A new object is needed when a value of `identity` or `topology` changes. `immutable` has the paths of each object
       that cannot be changed in place.
@@ -241,8 +220,8 @@ def complete(
         if position == 0:
             annotations[names.TRANSFORMER] = transformer
             annotations[names.WRITTEN_FOR] = wanted_for
-            if settings is not None:
-                annotations[names.RUNTIME_SETTINGS] = canonical_json(settings).decode()
+            if revision:
+                annotations[names.REVISION] = revision
             record |= {"deployment": dict(identity), "topology": dict(topology)}
             if interrupts:
                 annotations[names.INTERRUPTS_ON_CHANGE] = interruption_record(interrupts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -49,6 +49,8 @@ class EngineFacts:
     """Names of its boolean capabilities that are true."""
     tasks: frozenset[str] = frozenset({GENERATE})
     """Tasks of models that it runs."""
+    makes_pool: bool = False
+    """Whether the provider makes the InferencePool of a route itself."""
 
     def lacks(self, request: Request) -> list[str]:
         """The capabilities, other than device and serving mode, that a deployment needs and it does not have."""
@@ -84,6 +86,8 @@ class ProviderFacts:
     installed: bool = True
     """False if the provider reports that its upstream is not installed (condition ``UpstreamInstalled``)."""
     upstream: UpstreamFacts | None = None
+    translation: Resource | None = field(default=None, hash=False)
+    """``status.translation``: how it writes a new deployment; None: it has not said so."""
     heard: datetime | None = None
     """When the heartbeat arrived by the reader's clock, which may differ from the provider's; None: use `heartbeat`."""
 
@@ -140,6 +144,7 @@ def provider_facts(config: Resource) -> ProviderFacts:
                 cpu=entry.get("cpuSupport") is True,
                 flags=frozenset(key for key, value in entry.items() if value is True),
                 tasks=frozenset(task for task in list_at(entry, "tasks") or [GENERATE] if isinstance(task, str)),
+                makes_pool=dig(entry, "gateway", "managesInferencePool") is True,
             )
         )
     rules = [
@@ -157,6 +162,7 @@ def provider_facts(config: Resource) -> ProviderFacts:
         title=annotations_of(config).get(f"{GROUP}/display-name") or key_of(config).name,
         installed=(condition_of(config, "UpstreamInstalled") or {}).get("status") != "False",
         upstream=_upstream(config),
+        translation=found if isinstance(found := dig(config, "status", "translation"), dict) else None,
     )
 
 

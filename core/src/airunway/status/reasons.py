@@ -123,11 +123,8 @@ _REGISTERED_REASONS = (
     Reason("Paused", Category.PROGRESS, "the deployment is paused, and nothing was decided before"),
     Reason("WaitingForProvider", Category.PROGRESS, "a provider was selected and has not reported yet"),
     Reason("WaitingForValidation", Category.PROGRESS, "the newest generation of the spec has not been validated yet"),
-    Reason(
-        "WaitingForConfig",
-        Category.PROGRESS,
-        "core and provider do not see the same runtime config yet, or it cannot be used",
-    ),
+    Reason("WaitingForConfig", Category.PROGRESS, "the runtime config is not known yet, or it cannot be used"),
+    Reason("WaitingForRevision", Category.PROGRESS, "it is not decided yet what the deployment runs with"),
     Reason("TemplateNotReady", Category.PROGRESS, "the template is not ready yet"),
     Reason("WaitingForEndpoint", Category.PROGRESS, "the provider has not published where the model is served yet"),
     Reason("WaitingForGateway", Category.PROGRESS, "no gateway controller has answered yet"),

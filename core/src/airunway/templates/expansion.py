@@ -63,7 +63,7 @@ def effective(deployment: Resource) -> Resource:
         return deployment
     merged = expand(spec, given)
     request = request_of(spec)
-    if request is not None and dig(deployment, "status", "effectiveTemplate", "asked") == request.digest:
+    if request is not None and dig(deployment, "status", "revision", "template", "asked") == request.digest:
         del merged["templateRef"]
     return {**deployment, "spec": merged}
 
@@ -78,7 +78,7 @@ def recorded_contribution(deployment: Resource) -> Resource | None:
     """What the template of a deployment gives, as the core recorded it; None without a template or a record."""
     if not isinstance(dig(deployment, "spec", "templateRef"), dict):
         return None
-    given = dig(deployment, "status", "effectiveTemplate", "spec")
+    given = dig(deployment, "status", "revision", "template", "spec")
     return given if isinstance(given, dict) else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from airunway.api import names
 from airunway.artifacts.claims import access_mode_of
@@ -97,8 +98,8 @@ def assigned(deployment: Resource, around: EditFacts, *, now: datetime) -> Resou
     judged = deployment if template.unresolved else template.deployment
     deployment = template.deployment
     resolution = resolve_among(deployment, around.configs)
-    decision = decide_core(
-        deployment,
+    decide = partial(
+        decide_core,
         violations=unsettled(deployment, validate(judged), accepted=is_judged(deployment, template)),
         providers=[provider_facts(config) for config in around.providers],
         selector=True,
@@ -107,6 +108,7 @@ def assigned(deployment: Resource, around: EditFacts, *, now: datetime) -> Resou
         parts=around.parts,
         template=template,
     )
+    decision = decide(deployment)
     live = deployment.get("status") or {}
     before, chosen = dig(live, "provider", "name"), dig(decision.status, "provider", "name")
     if before and chosen and before != chosen:
@@ -117,7 +119,11 @@ def assigned(deployment: Resource, around: EditFacts, *, now: datetime) -> Resou
     types = {each["type"] for each in ours}
     others = [each for each in live.get("conditions") or () if each.get("type") not in types]
     status = {**live, **decision.status, "conditions": [*others, *ours]}
-    return _with_cache({**deployment, "status": status}, around, now=now)
+    answered = _with_cache({**deployment, "status": status}, around, now=now)
+    if dig(answered, "status", "modelCache") == dig(status, "modelCache"):
+        return answered
+    before = {**answered, "status": {**answered["status"], "revision": live.get("revision")}}
+    return {**answered, "status": {**answered["status"], **filled(revision=decide(before).status.get("revision"))}}
 
 
 def _with_cache(deployment: Resource, around: EditFacts, *, now: datetime) -> Resource:
@@ -220,7 +226,6 @@ def _decided(
         live.cluster,
         now=now,
         verify=live.verify,
-        configs=around.configs,
         selected=live.selected,
         foreign=[obj for obj in live.foreign if not is_ours(obj, deployment, provider_mark(host.name))],
     )

@@ -17,13 +17,27 @@ from airunway.owned.objects import identity_in, named
 from airunway.owned.plan import Action, Plan, Step
 from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.settings import resolve_among
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of
-from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
-from airunway.runtime.gate import Gate, assumed_cache, core_faults
+from airunway.plugins.settings import kept_settings, resolve_among, with_defaults
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    is_deleting,
+    is_true,
+    key_of,
+    mapping_at,
+    text_at,
+)
+from airunway.revisions.revision import Standing, next_revision, revision_in
+from airunway.revisions.same_spec import adopted_by, taken_for
+from airunway.revisions.wanted import wanted_revision
+from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect, translation_status
+from airunway.runtime.gate import Gate, assumed_cache, core_faults, is_cached
 from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.state import ClusterState
 from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema_in
+from airunway.status.conditions import SERVED
+from airunway.templates.expansion import own_spec
 
 Edit = Callable[[Resource], Resource]
 
@@ -121,12 +135,15 @@ def forecast(
     """The forecast for a deployment of the provider.
 
     `objects` are its present upstream objects; `before` is None for a deployment that is only planned. `configs` are
-    the runtime configs: core and provider agree on them.
+    the runtime configs that it may follow.
     Raises PluginFault for a broken plugin.
     """
+    resolution, was = resolve_among(deployment, configs), _essence(deployment)
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
-        state = state_in(host, of, objects, cluster, now=now, verify=verify, configs=configs)
+        state = state_in(host, of, objects, cluster, now=now, verify=verify)
+        recorded = _recorded(state, host, resolution, settings=settings, changed=_essence(of) != was, now=now)
+        state = replace(state, deployment=recorded)
         return _effect(decide(state, host, settings=settings), cluster, state, host)
 
     if before is None:
@@ -223,7 +240,6 @@ def state_in(
     *,
     now: datetime,
     verify: bool,
-    configs: Sequence[Resource],
     selected: Sequence[Resource] = (),
     foreign: Sequence[Resource] = (),
 ) -> ClusterState:
@@ -232,7 +248,6 @@ def state_in(
     `selected` are the objects that the upstream made of the primary object; `foreign` are others that have the name of
     a wanted object.
     """
-    resolution = resolve_among(deployment, configs)
     verdicts = {
         (kind.group, kind.kind): detect(
             kind, host.transformers_of(kind), cluster.facts(kind), verify=verify, kubernetes=cluster.kubernetes
@@ -243,8 +258,7 @@ def state_in(
     named = {identity_in(obj): obj for obj in foreign}
     return ClusterState(
         provider=host.name,
-        deployment=_published(deployment, resolution),
-        resolution=resolution,
+        deployment=deployment,
         live=live,
         selected=tuple(selected),
         find=lambda _wanted: {**named, **live},
@@ -258,26 +272,55 @@ def state_in(
     )
 
 
-def _published(deployment: Resource, resolution: Resolution) -> Resource:
-    """The deployment with what the core says about its runtime config. What the policy refuses stays refused."""
-    status = deployment.get("status") or {}
-    missing, config = resolution.missing, resolution.config
-    if config is not None and is_refused(deployment) and is_published(deployment, config):
-        return deployment
-    condition = {
-        "type": CONFIG_READY,
-        "status": "False" if missing else "True",
-        "reason": "ConfigNotFound" if missing else "ConfigFound",
-        "message": f"no runtime config '{resolution.name}' exists" if missing else "",
-        "observedGeneration": deployment["metadata"].get("generation"),
-    }
-    others = [each for each in status.get("conditions") or () if each.get("type") != CONFIG_READY]
-    granted = {"rollout": rollout} if (rollout := dig(status, "effectiveRuntimeConfig", "rollout")) else {}
-    effective = {**config.status(), **granted} if config is not None else None
-    return {
-        **deployment,
-        "status": {**status, "conditions": [*others, condition], "effectiveRuntimeConfig": effective},
-    }
+def _essence(deployment: Resource) -> tuple[str, str]:
+    """What of a deployment takes newer things when it changes."""
+    return taken_for(own_spec(deployment), ""), adopted_by(deployment, "")
+
+
+def _recorded(
+    state: ClusterState, host: ProviderHost, resolution: Resolution, *, settings: object, changed: bool, now: datetime
+) -> Resource:
+    """The deployment with the revision that the core would record, and what it says about its runtime config. What the
+    policy refuses stays refused. The values of its template stay what they are.
+    """
+    deployment, config = state.deployment, resolution.config
+    status, current = deployment.get("status") or {}, revision_in(deployment)
+    refused = config is not None and is_refused(deployment) and is_published(deployment, config)
+    if not refused:
+        condition = {
+            "type": CONFIG_READY,
+            "status": "False" if resolution.missing else "True",
+            "reason": "ConfigNotFound" if resolution.missing else "ConfigFound",
+            "message": f"no runtime config '{resolution.name}' exists" if resolution.missing else "",
+            "observedGeneration": deployment["metadata"].get("generation"),
+        }
+        others = [each for each in status.get("conditions") or () if each.get("type") != CONFIG_READY]
+        effective = config.status_for_provider() if config is not None else None
+        status = {**status, "conditions": [*others, condition], "effectiveRuntimeConfig": effective}
+        deployment = {**deployment, "status": status}
+    verdicts = {kind.key: state.installed[kind.group, kind.kind] for kind in host.manifest.upstream}
+    newest = verdicts[host.primary_kind.key].upstream
+    defaults = newest.transformer.defaults if newest is not None else {}
+    translation = translation_status(verdicts, settings=kept_settings(with_defaults(settings, defaults)))
+    taken = text_at(current, "takenFor") if current and not changed else "+".join(_essence(deployment))
+    wanted = wanted_revision(
+        deployment,
+        current=current,
+        taken_for=taken,
+        adopted=text_at(current, "adopted"),
+        template=mapping_at(current, "template"),
+        template_unusable=False,
+        resolution=resolution,
+        config_unusable=refused or resolution.missing or (config is not None and config.too_large),
+        provider=host.name,
+        translation=translation,
+        wants_cache=is_cached(deployment, host),
+        makes_pool=False,
+        gateway_on=False,
+    )
+    standing = Standing(served=is_true(deployment, SERVED) or state.primary is not None, made=state.primary is not None)
+    made = next_revision(current, wanted, standing, now=now)
+    return {**deployment, "status": {**status, "revision": made}}
 
 
 def _with_cache(deployment: Resource, host: ProviderHost, configs: Sequence[Resource]) -> Resource:
@@ -387,4 +430,4 @@ def _why_closed(gate: Gate, state: ClusterState, host: ProviderHost) -> str:
     # A route that is missing closes no gate.
     faults = (fault for fault in core_faults(state, host) if fault.component != "Gateway")
     found = next(faults, None) or gate.late
-    return f"{found.reason}: {found.message}" if found is not None else "WaitingForConfig: its config is not known yet"
+    return f"{found.reason}: {found.message}" if found is not None else "WaitingForRevision: nothing is recorded yet"

@@ -26,7 +26,7 @@ _HIDDEN = "***"
 _NOT_SHOWN = ("status", "managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 _ANNOTATIONS_NOT_SHOWN = (
     LAST_APPLIED,
-    names.RUNTIME_SETTINGS,
+    names.REVISION,
     names.WRITTEN_FOR,
     names.SPEC_HASH,
     names.DEPLOYMENT_UID,

@@ -41,7 +41,7 @@ _NOTES = (
     names.WRITTEN_FOR,
     names.TRANSFORMER,
     names.DEPLOYMENT_UID,
-    names.RUNTIME_SETTINGS,
+    names.REVISION,
     names.REPLACE_ON_CHANGE,
     names.INTERRUPTS_ON_CHANGE,
 )
