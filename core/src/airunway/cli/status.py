@@ -408,7 +408,8 @@ def _waiting(view: DeploymentView) -> Iterator[Line]:
         when = _WHEN.get(revision.waits_for, "")
         yield Line(f"Waiting:  {'; '.join(revision.pending)}: taken {when}", "", 10)
     if revision.newer:
-        yield Line(f"Newer:    {'; '.join(revision.newer)}, of provider {view.provider}: taken {_WHEN['change']}", "", 10)
+        text = f"Newer:    {'; '.join(revision.newer)}, of provider {view.provider}: taken {_WHEN['change']}"
+        yield Line(text, "", 10)
 
 
 def _tree(root: TreeNode, now: datetime, *, width: int | None, ascii_only: bool) -> list[Line]:

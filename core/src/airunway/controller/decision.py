@@ -301,7 +301,11 @@ class _Pass:
             made=bool(dig(self.live, "provider", "resourceName")),
             rolls_out=rolled_out_by(config),
         )
-        return next_revision(current, wanted, standing, now=self.now)
+        made = next_revision(current, wanted, standing, now=self.now)
+        if not current and made.get("hash") and _held_by(deployment) is not None:
+            text = f"revision {made['hash']} was made again; objects of another one are changed to it"
+            self.events.append(Event(reason="RevisionMadeAgain", note=f"The status was lost: {text}"))
+        return made
 
     def _engine_of(self, provider: str) -> EngineFacts | None:
         facts = self.by_name.get(provider)
