@@ -19,11 +19,12 @@ from airunway.modelcache.deployments import CacheReconciler
 from airunway.modelcache.downloads import ProgressReader, Tries, artifact_points, running_downloads
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
-from airunway.process.caches import Caches, ProviderCapabilities
+from airunway.process.caches import Caches
 from airunway.process.config_policy import NamespaceGrants
 from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.sources import ProviderCapabilities
 from airunway.resource import (
     ObjectKey,
     Resource,
