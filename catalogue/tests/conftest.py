@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ import pytest
 
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
 from airunway.kube import EVENT, Client, NotFound
-from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches
 from airunway.process.metric_catalogue import MetricsRole
 from airunway.process.metrics import Metrics
+from airunway.process.part import Part
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_catalogue.application import SourceWorker
 from airunway_catalogue.caches import TemplateCaches, project_deployment
@@ -115,30 +114,25 @@ async def running_worker(
     """The worker, leading, until the context ends."""
     metrics = Metrics(CATALOGUE_MANAGER, role=MetricsRole.CATALOGUE)
     caches = Caches(client, project=project_deployment, metrics=metrics)
-    base = BaseController(caches, component=CATALOGUE_MANAGER)
+    part = Part(caches, component=CATALOGUE_MANAGER)
     templates = TemplateCaches(
         caches, home=home, on_template=lambda _: None, on_nodes=lambda: None, on_held=lambda: None
     )
     worker = SourceWorker(
         client=client,
         caches=caches,
-        base=base,
+        base=part._base,
         templates=templates.cluster,
         home=home,
         clock=clock or (lambda: datetime.now(UTC)),
         limits=limits or Limits(request=3),
     )
 
-    async def follow(group: asyncio.TaskGroup) -> None:
-        templates.start(group)
-        worker.start(group)
-        await templates.read()
-        await worker.read()
-
     async def at_once(work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
-    async with in_background(base.run(follow, at_once, worker.work)):
+    part.sources, part.work = (templates, worker), (worker.work(),)
+    async with in_background(part.run(at_once)):
         yield worker
 
 

@@ -11,15 +11,17 @@ from airunway.api import names
 from airunway.artifacts.jobs import finished
 from airunway.configs.resolution import Resolution
 from airunway.kinds import MODEL_SOURCE
-from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once, wait_until_synced
+from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once
 from airunway.owned.views import View
-from airunway.process.base_controller import BaseController, not_synced
-from airunway.process.caches import Caches, SharedCache
+from airunway.process.base_controller import BaseController
+from airunway.process.caches import Caches
 from airunway.process.jobs import Slots
-from airunway.process.manager import Lead
 from airunway.process.metrics import phase_points
+from airunway.process.part import Part, Work
+from airunway.process.predicates import Reads
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, label_value, uid_of
+from airunway.process.sources import Sources
+from airunway.resource import ObjectKey, Resource, is_deleting, key_of, label_value
 from airunway.status.conditions import is_paused
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
@@ -57,8 +59,8 @@ class CatalogueSettings:
     """Templates that are reconciled at a time."""
 
 
-class CatalogueApplication:
-    """The catalogue, from start to stop."""
+class CatalogueApplication(Part):
+    """The catalogue."""
 
     def __init__(
         self,
@@ -69,12 +71,9 @@ class CatalogueApplication:
         settings: CatalogueSettings | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
+        super().__init__(caches, component=CATALOGUE_MANAGER, instance=instance)
         settings, clock = settings or CatalogueSettings(), clock or (lambda: datetime.now(UTC))
-        self.metrics = caches.metrics
-        self._settings = settings
         self._everywhere = not caches.namespaces
-        self._base = BaseController(caches, component=CATALOGUE_MANAGER, instance=instance)
-        self._deployments = self._base.deployments
         self._users = self._deployments.add_index(used_template)
         self._deployments.add_handler(self._on_deployment)
         self._queue = self._base.queue("templates")
@@ -119,40 +118,25 @@ class CatalogueApplication:
             home=settings.home,
             clock=clock,
         )
-        self.metrics.add_source("templates", lambda: phase_points("airunway_modeltemplates", self._all_templates()))
-        self.metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
+        self.sources = (*self._configs.values(), self._caches, self._sources)
+        self.work = (
+            Work(
+                name="templates",
+                queue=self._queue,
+                reconcile=self._templates.reconcile,
+                workers=settings.workers,
+                begin=self._begin_templates,
+                end=self._end_templates,
+            ),
+            self._sources.work(),
+        )
+        metrics = caches.metrics
+        metrics.add_source("templates", lambda: phase_points("airunway_modeltemplates", self._all_templates()))
+        metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
 
-    def unready(self) -> str | None:
-        """Why the catalogue cannot work yet, or None."""
-        problem = not_synced([self._deployments, self._caches.namespaced.reflector, self._caches.cluster.reflector])
-        if problem is not None:
-            return problem
-        for configs in self._configs.values():
-            if (problem := configs.unready()) is not None:
-                return problem
-        if (problem := self._sources.unready()) is not None:
-            return problem
-        unread = self._caches.unread()
-        return f"these kinds have not been read yet: {', '.join(unread)}" if unread else None
-
-    async def run(self, lead: Lead) -> None:
-        """Watch the API server until cancelled; reconcile while leading."""
-        await self._base.run(self._follow, lead, self._work)
-
-    async def _follow(self, group: asyncio.TaskGroup) -> None:
-        for configs in self._configs.values():
-            group.create_task(configs.run(), name="catalogue: runtime configs")
-        self._caches.start(group)
-        self._sources.start(group)
-        await wait_until_synced([self._deployments])
-        for configs in self._configs.values():
-            await configs.read()
-        await self._caches.read()
-        await self._sources.read()
+    def _begin_templates(self) -> None:
+        """Discoveries that run, or whose Job is about to be made, keep their slots."""
         self._look_at_nodes()
-
-    async def _work(self) -> None:
-        """The leader's part. Discoveries that run, or whose Job is about to be made, keep their slots."""
         self._slots.clear()
         for key in self._caches.all_keys():
             template = self._caches.template(key)
@@ -161,20 +145,10 @@ class CatalogueApplication:
             ):
                 self._slots.claim(key)
             self._queue.add(key, Priority.BULK)
-        templates = self._base.controller(
-            "templates",
-            self._queue,
-            self._templates.reconcile,
-            provider_of=lambda _: "",
-            workers=self._settings.workers,
-        )
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(templates.run(), name="workers of templates")
-                group.create_task(self._sources.work(), name="workers of sources")
-        finally:
-            self._slots.clear()  # a process that stands by has no discoveries
-            self._entrypoints.stop()
+
+    def _end_templates(self) -> None:
+        self._slots.clear()  # a process that stands by has no discoveries
+        self._entrypoints.stop()
 
     # ------------------------------------------------------------------------------------------------ what changes
 
@@ -250,7 +224,7 @@ SCANS_AT_ONCE = 8
 """Sources that are scanned at a time: one that takes long delays no other."""
 
 
-class SourceWorker:
+class SourceWorker(Sources):
     """Scans ModelSources while the process leads.
 
     `templates` is the view of ClusterModelTemplates; `home` is the operator's namespace, where pull Secrets and
@@ -268,18 +242,18 @@ class SourceWorker:
         clock: Callable[[], datetime],
         limits: Limits | None = None,
     ) -> None:
+        super().__init__(caches)
         self._base = base
         self._queue = base.queue("sources")
         project = transform_once(compact_objects(CATALOGUE_MANAGER))
-        self.sources: SharedCache = caches.of(MODEL_SOURCE, project=project, optional=True)
+        self.sources = self.watches(MODEL_SOURCE, project=project, wakes=self._on_source, optional=True)
         self._labelled = self.sources.add_index(lambda source: (label_value(key_of(source).name),))
-        objects = MutationCache(self.sources, project=project)
-        objects.add_listener(lambda key, old, new, _echo: self._on_source(key, old, new))
         templates.reflector.add_handler(self._on_template)
         self._configs = RuntimeConfigs(caches, deployments=self.sources, on_change=self._on_config, home=home)
+        self.add(self._configs)
         self.reconciler = SourceReconciler(
             client=client,
-            sources=objects,
+            sources=MutationCache(self.sources, project=project),
             templates=templates.objects,
             made=templates.reflector.add_index(made_from),
             resolve=self._configs.resolve,
@@ -294,31 +268,20 @@ class SourceWorker:
 
         caches.metrics.add_source("sources", lambda: source_points(self.sources.values()))
 
-    def unready(self) -> str | None:
-        """Why sources cannot be scanned yet, or None."""
-        if (problem := self._configs.unready()) is not None:
-            return problem
-        return None if self.sources.answered.is_set() else f"the {MODEL_SOURCE.plural} have not been read yet"
+    def work(self) -> Work:
+        """The workers that scan."""
+        return Work(
+            name="sources",
+            queue=self._queue,
+            reconcile=self.reconciler.reconcile,
+            workers=SCANS_AT_ONCE,
+            begin=self._begin,
+        )
 
-    def start(self, group: asyncio.TaskGroup) -> None:
-        """Start the watches in `group`."""
-        group.create_task(self.sources.run(), name=f"catalogue: {MODEL_SOURCE.plural}")
-        group.create_task(self._configs.run(), name="catalogue: runtime configs of sources")
-
-    async def read(self) -> None:
-        """Wait until the sources are readable."""
-        await self._configs.read()
-        await self.sources.answered.wait()
-
-    async def work(self) -> None:
-        """The leader's part, until cancelled."""
+    def _begin(self) -> None:
         self.reconciler.clear()
         for key in list(self.sources.keys()):
             self._queue.add(key, Priority.BULK)
-        controller = self._base.controller(
-            "sources", self._queue, self.reconciler.reconcile, provider_of=lambda _: "", workers=SCANS_AT_ONCE
-        )
-        await controller.run()
 
     # ------------------------------------------------------------------------------------------------ what changes
 
@@ -327,7 +290,7 @@ class SourceWorker:
 
     def _on_source(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         """A write of the status changes nothing that a pass reads."""
-        if old is None or new is None or _read(old) != _read(new):
+        if READS.of(old) != READS.of(new):
             self._wake(key)
 
     def _on_template(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
@@ -342,6 +305,5 @@ class SourceWorker:
             self._wake(key_of(source))
 
 
-def _read(source: Resource) -> tuple[object, ...]:
-    """What a pass reads of a source besides its status."""
-    return uid_of(source), dig(source, "metadata", "generation"), is_deleting(source), is_paused(source)
+READS = Reads(metadata=("uid", "generation"), made=(is_deleting, is_paused))
+"""What a pass reads of a source that others write; nothing of its status."""

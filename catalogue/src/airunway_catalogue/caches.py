@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -13,17 +12,15 @@ from airunway.kube import (
     JOB,
     NODE,
     POD,
-    AnyReflector,
-    Kind,
-    MutationCache,
     compact_objects,
     transform_once,
-    wait_until_synced,
 )
 from airunway.owned.objects import Mark, is_ours
-from airunway.owned.views import View, view_of
-from airunway.process.caches import Caches, SharedCache
+from airunway.owned.views import View
+from airunway.process.caches import Caches
 from airunway.process.jobs import job_pod
+from airunway.process.predicates import Reads
+from airunway.process.sources import Sources
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 from airunway.templates.limits import bound
@@ -41,8 +38,6 @@ _PREFIX = "discover-"
 _EVENTS_OF_ONE, _EVENTS_OF_UNKNOWN = 32, 4
 """Events about one Job that are kept: of one that is there, and of one that is not known yet."""
 
-_METADATA = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Owned:
@@ -54,7 +49,7 @@ class Owned:
     """Pods that these Jobs own."""
 
 
-class TemplateCaches:
+class TemplateCaches(Sources):
     """The caches of templates and of what decides their state.
 
     `on_template(key)` is called for every change of a template, of its Jobs, their pods and its ModelArtifacts, and for
@@ -71,35 +66,33 @@ class TemplateCaches:
         on_nodes: Callable[[], None],
         on_held: Callable[[], None],
     ) -> None:
+        super().__init__(caches)
         self._home = home
         self._on_template = on_template
         compact = compact_objects(CATALOGUE_MANAGER)
         project = transform_once(compact)
         project_template = transform_once(lambda template: compact(bound(template)))
-        self.namespaced = self._view(caches, MODEL_TEMPLATE, project_template)
-        self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project_template)
-        for view in (self.namespaced, self.cluster):
-            view.objects.add_listener(self._on_own_change)
-        jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
-        self.jobs = view_of(jobs, project=project, owners_of=self._owners_of)
-        self.jobs.objects.add_listener(lambda _key, old, new, _echo: self._on_owned(old, new))
-        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
+        self.namespaced = self.reconciles(MODEL_TEMPLATE, project=project_template, wakes=on_template)
+        self.cluster = self.reconciles(CLUSTER_MODEL_TEMPLATE, project=project_template, wakes=on_template)
+        self.jobs = self.owns(
+            JOB, project=project, owners_of=self._owners_of, wakes=on_template, label_selector=MARK.selector
+        )
+        self.pods = self.watches(POD, project=job_pod, wakes=self._on_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (_owner_of(pod),))
-        self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
-        self._events: SharedCache = caches.of(EVENT, project=self._event, field_selector="type=Warning")
+        self._events = self.watches(EVENT, project=self._event, wakes=self._on_event, field_selector="type=Warning")
         self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
-        self._events.add_handler(lambda _key, _old, new: self._on_event(new))
-        self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
-        self.nodes.add_handler(lambda _key, old, new: on_nodes() if _has(old) != _has(new) else None)
-        self.nodes.add_handler(lambda _key, old, new: on_held() if is_held(old) != is_held(new) else None)
-        self._caching = self.namespaced.reflector.add_index(_caching)
-        self.artifacts: SharedCache = caches.of(MODEL_ARTIFACT, project=_artifact, optional=True)
-        self.artifacts.add_handler(lambda _key, old, new: self._on_artifact(old, new))
 
-    @staticmethod
-    def _view(caches: Caches, kind: Kind, project: Callable[[Resource], Resource]) -> View:
-        reflector = caches.of(kind, project=project)
-        return View(kind=kind, reflector=reflector, objects=MutationCache(reflector, project=project))
+        def on_node(_key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+            if _has(old) != _has(new):
+                on_nodes()
+            if is_held(old) != is_held(new):
+                on_held()
+
+        self.nodes = self.watches(NODE, project=project_node, wakes=on_node, everywhere=True)
+        self._caching = self.namespaced.reflector.add_index(_caching)
+        self.artifacts = self.watches(
+            MODEL_ARTIFACT, project=READS_OF_ARTIFACT.project, wakes=self._on_artifact, optional=True
+        )
 
     # ---------------------------------------------------------------------------------------------------- what is read
 
@@ -146,12 +139,10 @@ class TemplateCaches:
                 return None
         return {"metadata": kept(metadata, "name", "namespace", "uid", "resourceVersion"), _FACTS: facts}
 
-    def _on_event(self, event: Resource | None) -> None:
+    def _on_event(self, _key: ObjectKey, _old: Resource | None, event: Resource | None) -> None:
         if event is not None:
             facts: EventFacts = event[_FACTS]
-            job = self.jobs.objects.get(ObjectKey(facts.namespace, facts.name))
-            if job is not None:
-                self._on_owned(None, job)
+            self._wake_owner(ObjectKey(facts.namespace, facts.name))
 
     def job(self, key: ObjectKey) -> Resource | None:
         """A Job by its own key, answers to writes that the watch has not delivered included."""
@@ -166,50 +157,23 @@ class TemplateCaches:
         """What the nodes have."""
         return inventory_of(self.nodes.values())
 
-    def _all(self) -> list[AnyReflector]:
-        views = (self.namespaced, self.cluster, self.jobs)
-        return [*(view.reflector for view in views), self.pods, self._events, self.nodes]
+    # ------------------------------------------------------------------------------------------------- what changes
 
-    def unread(self) -> list[str]:
-        """The kinds that have not been read yet."""
-        missing = [cache.kind.plural for cache in self._all() if not cache.synced.is_set()]
-        return missing if self.artifacts.answered.is_set() else [*missing, self.artifacts.kind.plural]
-
-    async def read(self) -> None:
-        """Wait until none of the kinds is unread."""
-        await wait_until_synced(self._all())
-        await self.artifacts.answered.wait()
-
-    # ------------------------------------------------------------------------------------------------------- what runs
-
-    def start(self, group: asyncio.TaskGroup) -> None:
-        """Start the watches in `group`."""
-        for cache in (*self._all(), self.artifacts):
-            group.create_task(cache.run(), name=f"catalogue: {cache.kind.plural}")
-
-    def _on_own_change(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        if not (echo and old is not None):
+    def _wake_owner(self, job: ObjectKey) -> None:
+        found = self.jobs.objects.get(job)
+        for key in self._owners_of(found) if found is not None else ():
             self._on_template(key)
 
-    def _on_owned(self, old: Resource | None, new: Resource | None) -> None:
-        for key in {each for obj in (old, new) if obj is not None for each in self._owners_of(obj)}:
-            self._on_template(key)
+    def _on_pod(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        owner = controller_owner(new or old or {})
+        if owner is not None:
+            self._wake_owner(ObjectKey(key.namespace, str(owner.get("name"))))
 
-    def _on_pod(self, pod: Resource | None) -> None:
-        owner = controller_owner(pod) if pod is not None else None
-        if pod is None or owner is None:
-            return
-        job = self.jobs.objects.get(ObjectKey(key_of(pod).namespace, str(owner.get("name"))))
-        if job is not None:
-            self._on_owned(None, job)
-
-    def _on_artifact(self, old: Resource | None, new: Resource | None) -> None:
+    def _on_artifact(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         """Reconcile the templates of the namespace that keep weights: one of them may keep this artifact."""
-        changed = new or old
-        if changed is None or (old is not None and new is not None and old.get("status") == new.get("status")):
-            return
-        for template in self._caching.get(key_of(changed).namespace):
-            self._on_template(key_of(template))
+        if READS_OF_ARTIFACT.of(old) != READS_OF_ARTIFACT.of(new):
+            for template in self._caching.get(key.namespace):
+                self._on_template(key_of(template))
 
     def _owners_of(self, job: Resource) -> Iterator[ObjectKey]:
         """The key of the template that a Job belongs to."""
@@ -223,13 +187,13 @@ class TemplateCaches:
             yield ObjectKey("", name)
 
 
-def project_deployment(obj: Resource) -> Resource:
-    """What the catalogue keeps of a ModelDeployment: which template it uses."""
-    ref = dig(obj, "status", "effectiveTemplate", "ref")
-    return {
-        "metadata": kept(obj.get("metadata"), *_METADATA),
-        **({"status": {"effectiveTemplate": {"ref": ref}}} if isinstance(ref, dict) else {}),
-    }
+READS_OF_DEPLOYMENT = Reads(status=("effectiveTemplate.ref",), made=(is_deleting,))
+"""What the catalogue reads of a ModelDeployment: which template it uses."""
+
+READS_OF_ARTIFACT = Reads(status=("phase", "reason", "message"))
+"""What it reads of a ModelArtifact that a template keeps."""
+
+project_deployment = READS_OF_DEPLOYMENT.project
 
 
 def used_template(deployment: Resource) -> Iterator[Hashable]:
@@ -258,9 +222,3 @@ def _caching(template: Resource) -> Iterator[str]:
     """The namespace of a template that keeps weights."""
     if dig(template, "spec", "caching", "enabled") is True:
         yield key_of(template).namespace
-
-
-def _artifact(obj: Resource) -> Resource:
-    """What is kept of a ModelArtifact."""
-    status = kept(obj.get("status"), "phase", "reason", "message")
-    return {"metadata": kept(obj.get("metadata"), *_METADATA), "status": status}

@@ -15,7 +15,8 @@ from airunway.controller.policies import Policies
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.templates import TemplateSource
 from airunway.kube import Client, EventRecorder, MutationCache
-from airunway.process.deployment_cache import DeploymentProjection, whole
+from airunway.kube.packing import unpacked
+from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, condition_of, copy_of, dig
 from airunway.validation.policy import parse_policy
 
@@ -64,7 +65,7 @@ class Team:
 
     def _reconciler(self) -> CoreReconciler:
         project = DeploymentProjection([names.CORE_MANAGER])
-        cache: Any = SimpleNamespace(get=lambda _: whole(project(copy_of(self.obj))), add_handler=lambda _: None)
+        cache: Any = SimpleNamespace(get=lambda _: unpacked(project(copy_of(self.obj))), add_handler=lambda _: None)
         facts = {"a": provider("a")}
 
         class Sources:

@@ -89,7 +89,7 @@ async def running_part(
         finally:
             found.passes[key] += 1
 
-    part._reconciler.reconcile = counted  # type: ignore[method-assign]
+    part.work = tuple(replace(work, reconcile=counted) for work in part.work)
     async with in_background(part.run(at_once)):
         yield found
 

@@ -15,7 +15,8 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from core.tests.gateway.ground import ASKED, Ground, Part, running_part
 
-from airunway.gateway.application import ask, model_server_of, reads_of_status
+from airunway.gateway.application import READS
+from airunway.gateway.model_names import ask, model_server_of
 from airunway.resource import ObjectKey, Resource, dig
 
 CUSTOM = {"source": "custom"}
@@ -176,7 +177,7 @@ async def test_a_provider_that_reports_another_address_has_the_core_send_nothing
 def test_an_edited_template_brings_a_pass_because_it_may_give_another_name(field: str) -> None:
     used = {"hash": "a", "asked": "b"}
     before, after = ({"status": {"effectiveTemplate": each}, "metadata": {}} for each in (used, {**used, field: "c"}))
-    assert reads_of_status(before) != reads_of_status(after)
+    assert READS.of(before) != READS.of(after)
 
 
 @pytest.mark.apiserver

@@ -11,7 +11,8 @@ from airunway.api.base import ParseError
 from airunway.api.bounds import EXCESS, MAX_FINALIZERS, excess
 from airunway.api.names import provider_finalizer, provider_manager
 from airunway.kube import MutationCache
-from airunway.process.deployment_cache import DeploymentProjection, whole
+from airunway.kube.packing import unpacked
+from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.runtime.translate import parsed
 from airunway.selection.provider import DENIED, is_denied
@@ -79,9 +80,9 @@ def test_what_is_too_large_is_marked_and_judged_as_nothing_else(title: str) -> N
     assert EXCESS in found
     told = [(entry.path, entry.message) for entry in excess(HUGE[title])]
     assert [(violation.path, violation.message) for violation in validate(found)] == told
-    assert excess(whole(found)) == excess(found)
+    assert excess(unpacked(found)) == excess(found)
     with pytest.raises(ParseError, match=r"larger than|longer than"):
-        parsed(whole(found))
+        parsed(unpacked(found))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +99,8 @@ def test_a_large_spec_that_is_allowed_is_kept_small_and_comes_back_whole(spec: R
     assert EXCESS not in found
     assert memory_of(found) <= MOST
     assert found["spec"]["provider"]["name"] == "p"  # what is read without a pass
-    assert whole(found) == obj
-    assert validate(whole(found)) == validate(obj)
+    assert unpacked(found) == obj
+    assert validate(unpacked(found)) == validate(obj)
 
 
 @pytest.mark.parametrize("theirs", ["example.com/x{}", "airunway.ai/x{}-provider"])
@@ -118,7 +119,7 @@ def test_h1_what_a_provider_holds_is_not_forgotten_behind_the_finalizers_of_othe
 def test_a_usual_deployment_is_kept_as_it_is() -> None:
     obj = deployment(env=[{"name": "A", "value": "b"}], metadata={"labels": {"team": "a"}, "finalizers": ["x/y"]})
     assert kept(obj) == obj
-    assert whole(obj) is obj
+    assert unpacked(obj) is obj
 
 
 def test_a_large_status_loses_what_others_wrote_first() -> None:
@@ -145,7 +146,7 @@ def test_a_pass_sees_the_whole_spec() -> None:
 
         def add_handler(self, handler: Any) -> None: ...
 
-    overlay = MutationCache(Cache(), project=DeploymentProjection([MANAGER]), restore=whole)
+    overlay = MutationCache(Cache(), project=DeploymentProjection([MANAGER]), restore=unpacked)
     assert overlay.get(ObjectKey("b", "a")) == obj
     newer: Resource = orjson.loads(orjson.dumps(obj))
     newer["metadata"]["resourceVersion"] = "8"

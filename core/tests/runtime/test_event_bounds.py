@@ -71,7 +71,7 @@ def artifact_caches() -> ArtifactCaches:
     return ArtifactCaches(
         Caches(UNUSED, project=lambda obj: obj, metrics=Metrics("tests")),
         on_artifact=lambda _key, _old, _new: None,
-        on_owned=lambda _kind, _key: None,
+        on_owned=lambda _: None,
         on_claim=lambda _key: None,
         on_classes=lambda: None,
     )

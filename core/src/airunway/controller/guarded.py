@@ -20,7 +20,7 @@ from typing import TypeAlias
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import AnyReflector, Client, KubeError, NotFound, is_retryable
-from airunway.process.deployment_cache import whole
+from airunway.kube.packing import unpacked as whole
 from airunway.resource import ObjectKey, Resource, dig, finalizers_of, is_true, key_of
 from airunway.validation.uses import notes_of
 

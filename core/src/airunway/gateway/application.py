@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import aiohttp
-import orjson
 from aiohttp.abc import AbstractResolver
 
 from airunway.api import names
 from airunway.configs.resolution import RoutingRequest, is_refused, routing_request
 from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, GatewayCaches
-from airunway.gateway.reconciler import RouteReconciler, serves_generation
-from airunway.kube import Client, Kind, Priority, wait_until_synced
-from airunway.process.base_controller import BaseController, not_synced
-from airunway.process.caches import Caches, ProviderCapabilities
+from airunway.gateway.model_names import ModelNames
+from airunway.gateway.reconciler import RouteReconciler, serves, serves_generation
+from airunway.kube import Client, Kind, Priority
+from airunway.kube.packing import unpacked
+from airunway.process.caches import Caches
 from airunway.process.config_policy import NamespaceGrants
-from airunway.process.deployment_cache import whole
 from airunway.process.manager import Lead
-from airunway.process.predicates import RelevantMetadata, needs_reconcile
+from airunway.process.part import Part, Work
+from airunway.process.predicates import Reads, RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import (
-    ObjectKey,
-    Resource,
-    condition_of,
-    dig,
-    key_of,
-    mapping_at,
-    number_at,
-    text_at,
-)
+from airunway.process.sources import ProviderCapabilities
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.routing.backends import picker_for
 from airunway.routing.claims import Claims
 from airunway.routing.intent import CONDITION, Flags, Probe
@@ -45,12 +35,6 @@ log = logging.getLogger(__name__)
 
 DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 """Image of endpoint pickers unless ``--epp-image`` names another one."""
-
-_PROBES = 4
-"""Model servers that are asked for their model name at a time."""
-
-_WORKERS = 8
-
 
 _AT_ONCE = 250
 """Deployments whose claims are computed before the loop yields to other tasks."""
@@ -75,8 +59,8 @@ class GatewaySettings:
     """``--epp-version``: the release of an image whose tag does not say it."""
 
 
-class GatewayApplication:
-    """The gateway part, from start to stop."""
+class GatewayApplication(Part):
+    """The gateway part."""
 
     def __init__(
         self,
@@ -89,17 +73,19 @@ class GatewayApplication:
         resolver: AbstractResolver | None = None,
     ) -> None:
         """`resolver` finds the addresses of model servers; None: DNS."""
+        super().__init__(caches, component=names.GATEWAY_MANAGER, instance=instance)
         settings = settings or GatewaySettings()
-        self._base = BaseController(caches, component=names.GATEWAY_MANAGER, instance=instance)
-        self._deployments = self._base.deployments
         self._queue = self._base.queue("gateway")
         self._known = self._base.overlay()
+        self._known.add_listener(self._on_deployment)
+        self._readers = self._deployments.add_index(_references)
         self._configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
             on_change=lambda cause, users: self._base.enqueue_all(("config", cause), among=users, damped=True),
         )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
+        self._choice_changed = asyncio.Event()
         self._foreign = GatewayCaches(
             caches,
             notify=self._on_object,
@@ -110,17 +96,9 @@ class GatewayApplication:
             by_label=not (settings.gateway_namespaces or settings.gateway_name),
         )
         self._grants = caches.one(NamespaceGrants)
-        self._grants.listeners[names.GATEWAY_MANAGER] = self._on_rights
+        self._grants.listeners[names.GATEWAY_MANAGER] = lambda _namespace: self._on_choice()
         self._granted = granted_by(())
-        found = picker_for(settings.picker_image, version=settings.picker_version)
-        self._picker_problem = found if isinstance(found, str) else ""
-        self._choice_changed = asyncio.Event()
-        self._resolver = resolver
-        self._http: aiohttp.ClientSession | None = None
-        self._probing: dict[ObjectKey, asyncio.Task[None]] = {}
-        self._places = asyncio.Semaphore(_PROBES)
-        self._readers: dict[tuple[Kind, ObjectKey], set[ObjectKey]] = {}
-        """Deployments by the HTTPRoute of httpRouteRef and the InferencePool of status.endpoint.pool."""
+        self._names = ModelNames(note=self._on_name, resolver=resolver)
         self._reconciler = RouteReconciler(
             client=client,
             deployments=self._known,
@@ -134,67 +112,52 @@ class GatewayApplication:
                 epp_image=settings.picker_image,
                 epp_version=settings.picker_version,
             ),
-            ask=self._ask,
+            ask=self._names.ask,
             rights_of=self._rights_of,
             wake=lambda key: self._queue.add(key, self._base.urgency),
             clock=clock or (lambda: datetime.now(UTC)),
         )
+        found = picker_for(settings.picker_image, version=settings.picker_version)
+        self._picker_problem = found if isinstance(found, str) else ""
+        self.sources = (self._providers, self._configs, self._foreign)
+        if self._picker_problem:  # without a picker, every pool would be taken away
+            self.tasks = {"no routes": self._make_no_routes}
+            return
+        self.tasks = {"claims": self._reclaim, "model names": self._names.run}
+        self.work = (
+            Work(
+                name="gateway",
+                queue=self._queue,
+                reconcile=self._reconciler.reconcile,
+                workers=8,
+                provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
+                begin=self._begin,
+            ),
+        )
 
     def unready(self) -> str | None:
         """Why the part cannot work yet, or None."""
-        if (problem := not_synced([self._deployments, self._providers.configs]) or self._configs.unready()) is not None:
-            return problem
-        if unread := self._foreign.unread():
-            return f"these kinds have not been read yet: {', '.join(unread)}"
-        return self._picker_problem or None
+        return super().unready() or self._picker_problem or None
 
     async def run(self, lead: Lead) -> None:
         """Watch the API server until cancelled; reconcile while leading."""
-        self._known.add_listener(self._on_deployment)
         self._configs.cluster.add_handler(self._on_cluster_config)
-        # After a restart of this part the cache is full already, and announces nothing.
-        for key in list(self._deployments.keys()):
-            self._note_references(key, None, self._known.get(key))
-        connector = aiohttp.TCPConnector(resolver=self._resolver)
-        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as self._http:
-            try:
-                await self._base.run(self._follow, lead, self._work)
-            finally:
-                for probe in self._probing.values():
-                    probe.cancel()
+        await super().run(lead)
 
-    async def _follow(self, group: asyncio.TaskGroup) -> None:
-        group.create_task(self._providers.run(), name="gateway: providers")
-        group.create_task(self._configs.run(), name="gateway: runtime configs")
-        self._foreign.start(group)
-        await wait_until_synced([self._deployments, self._providers.configs])
-        await self._configs.read()
-        await self._foreign.read()
+    async def _make_no_routes(self) -> None:
+        log.warning("no routes are made: %s", self._picker_problem)
+        await asyncio.Event().wait()
 
-    async def _work(self) -> None:
-        """The leader's part. Claims come first: who is older must not depend on the order of the first passes."""
-        if self._picker_problem:  # without a picker, every pool would be taken away
-            log.warning("no routes are made: %s", self._picker_problem)
-            await asyncio.Event().wait()
+    def _begin(self) -> None:
+        """Claims come first: who is older must not depend on the order of the first passes."""
         self._reconciler.claim_all(
             [known for key in list(self._deployments.keys()) if (known := self._known.get(key)) is not None]
         )
         self._base.enqueue_all("lead")
-        controller = self._base.controller(
-            "gateway",
-            self._queue,
-            self._reconciler.reconcile,
-            provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
-            workers=_WORKERS,
-        )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(controller.run(), name="workers")
-            group.create_task(self._reclaim(), name="claims")
 
     # ------------------------------------------------------------------------------------------------ what changes
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        self._note_references(key, old, new)
         if new is None:
             if self._base.leads:  # at once: another deployment may wait for its path
                 self._reconciler.forget(key)
@@ -208,7 +171,7 @@ class GatewayApplication:
         if self._base.leads and old is None:
             # Before any pass: two that were made in the same second claim by name. Later changes claim in their pass,
             # which is rate-limited: an edit of one may concern many others.
-            self._reconciler.claim(key, whole(new))
+            self._reconciler.claim(key, unpacked(new))
         self._base.enqueue(key, old, new)
 
     def _matters(self, deployment: Resource | None) -> bool:
@@ -221,22 +184,12 @@ class GatewayApplication:
             or routing_request(deployment, self._configs.resolve(deployment).config) is RoutingRequest.REQUIRED
         )
 
-    def _note_references(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        before, after = _references(key, old), _references(key, new)
-        for gone in before - after:
-            if (readers := self._readers.get(gone)) is not None:
-                readers.discard(key)
-                if not readers:
-                    del self._readers[gone]
-        for reference in after - before:
-            self._readers.setdefault(reference, set()).add(key)
-
     def _on_object(self, deployment: ObjectKey) -> None:
         self._queue.add(deployment, Priority.URGENT if self._base.leads else Priority.BULK)
 
     def _on_reference(self, kind: Kind, key: ObjectKey) -> None:
-        for deployment in self._readers.get((kind, key), ()):
-            self._on_object(deployment)
+        for deployment in self._readers.get((kind, key)):
+            self._on_object(key_of(deployment))
 
     def _on_gateway(self, gateway: ObjectKey) -> None:
         """The status of a Gateway changed: reconcile the deployments that are routed by it."""
@@ -245,10 +198,6 @@ class GatewayApplication:
     def _on_choice(self) -> None:
         """Gateways, the served kinds, or what namespaces may have, changed: so may the claims of any deployment."""
         self._choice_changed.set()
-
-    def _on_rights(self, _namespace: str) -> None:
-        """The policy, or the labels of a namespace, have changed: so may what deployments may have."""
-        self._on_choice()
 
     def _on_cluster_config(self, _key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
         granted = granted_by(self._configs.cluster.values())
@@ -289,36 +238,21 @@ class GatewayApplication:
             ("provider", provider), lambda deployment: dig(deployment, "status", "provider", "name") == provider
         )
 
-    # ---------------------------------------------------------------------------------------------------- model names
-
-    def _ask(self, deployment: Resource) -> None:
-        """Ask the deployment's model server for its model name, in a task of its own."""
-        key = key_of(deployment)
-        if key in self._probing or not dig(deployment, "status", "endpoint"):
-            return
-        task = asyncio.create_task(self._probe(key, deployment), name=f"model name of {key}")
-        self._probing[key] = task
-
-    async def _probe(self, key: ObjectKey, deployment: Resource) -> None:
-        assert self._http is not None, "probes run while the part runs"
-        url = model_server_of(deployment)
-        try:
-            async with self._places:
-                answer = await ask(self._http, url) if url else Answer(problem="status.endpoint names no Service")
-        finally:
-            del self._probing[key]  # before the next pass, which may have to ask for a newer generation
-        generation = deployment["metadata"].get("generation", 0)
-        self._reconciler.note_probe(deployment, Probe(generation=generation, name=answer.name, failure=answer.problem))
-        self._queue.add(key, Priority.URGENT)
+    def _on_name(self, deployment: Resource, probe: Probe) -> None:
+        """A model server has answered."""
+        self._reconciler.note_probe(deployment, probe)
+        self._queue.add(key_of(deployment), Priority.URGENT)
 
 
-def _references(key: ObjectKey, deployment: Resource | None) -> set[tuple[Kind, ObjectKey]]:
-    """What a deployment names and does not own."""
+def _references(deployment: Resource) -> Iterator[tuple[Kind, ObjectKey]]:
+    """What a deployment names and does not own: the HTTPRoute of httpRouteRef, the InferencePool of its endpoint."""
     named = (
         (HTTP_ROUTE, dig(deployment, "spec", "gateway", "httpRouteRef")),
         (INFERENCE_POOL, dig(deployment, "status", "endpoint", "pool", "name")),
     )
-    return {(kind, ObjectKey(key.namespace, name)) for kind, name in named if isinstance(name, str) and name}
+    for kind, name in named:
+        if isinstance(name, str) and name:
+            yield kind, ObjectKey(key_of(deployment).namespace, name)
 
 
 def _may_use(deployment: Resource, gateway: ObjectKey) -> bool:
@@ -327,92 +261,10 @@ def _may_use(deployment: Resource, gateway: ObjectKey) -> bool:
     return used == (gateway.namespace, gateway.name) or bool(dig(deployment, "spec", "gateway", "httpRouteRef"))
 
 
-def reads_of_status(deployment: Resource) -> object:
-    """What a pass reads of the status that others write; their writes to anything else bring no pass."""
-    status = deployment.get("status") or {}
-    return (
-        status.get("endpoint"),
-        status.get("selector"),
-        status.get("engine"),
-        dig(status, "provider", "name"),
-        status.get("phase") in ("Running", "Degraded"),
-        serves_generation(deployment),
-        verdict_in(deployment),
-        status.get("effectiveRuntimeConfig"),
-        is_refused(deployment),
-    )
+READS = Reads(
+    status=("endpoint", "selector", "engine", "provider.name", "effectiveRuntimeConfig"),
+    made=(serves, serves_generation, verdict_in, is_refused),
+)
+"""What a pass reads of the status that others write."""
 
-
-_RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=reads_of_status)
-
-
-# ---------------------------------------------------------------------------------- asking a model server for its name
-
-
-_TIMEOUT = 5.0
-"""Seconds for the whole request (docs/routing.md)."""
-
-_MOST = 2**20
-"""Bytes of an answer that are read."""
-
-_LONGEST = 2048
-"""Characters of a model name (`status.gateway.modelName`)."""
-
-
-_SERVICE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-
-
-def model_server_of(deployment: Resource) -> str:
-    """The address of the Service in ``status.endpoint``, in the deployment's namespace; empty without one.
-
-    Not ``endpoint.url``: a provider writes it, and the core would send a request to any address for it.
-    """
-    endpoint = mapping_at(deployment, "status", "endpoint")
-    service, port = text_at(endpoint, "service"), number_at(endpoint, "port")
-    if not _SERVICE.fullmatch(service) or not 0 < port < 65536:
-        return ""
-    scheme = "https" if text_at(endpoint, "scheme") == "https" else "http"
-    return f"{scheme}://{service}.{key_of(deployment).namespace}.svc:{port}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """The answer of a model server to ``/v1/models``."""
-
-    name: str = ""
-    """The first model's id; empty if there is none."""
-    problem: str = ""
-    """Why there is no name, as the end of a sentence; empty if there is one."""
-
-
-async def ask(session: aiohttp.ClientSession, url: str) -> Answer:
-    """Ask the server at `url` (``http://llama.ml.svc:8000``) for the id of its first model. Never raises for what the
-    server does.
-    """
-    where = f"{url.rstrip('/')}/v1/models"
-    try:
-        async with asyncio.timeout(_TIMEOUT), session.get(where, allow_redirects=False) as response:
-            if response.status != 200:
-                return Answer(problem=f"{where} answered {response.status}")
-            body = b""
-            while chunk := await response.content.read(_MOST + 1 - len(body)):
-                body += chunk
-                if len(body) > _MOST:
-                    return Answer(problem=f"{where} answered with more than 1 MiB")
-    except TimeoutError:
-        return Answer(problem=f"{where} did not answer within {_TIMEOUT:.0f} s")
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Answer(problem=f"{where} cannot be reached ({type(error).__name__})")
-    return _name_in(body, where)
-
-
-def _name_in(body: bytes, where: str) -> Answer:
-    try:
-        models = dig(orjson.loads(body), "data")
-    except orjson.JSONDecodeError:
-        return Answer(problem=f"{where} did not answer with JSON")
-    first = models[0] if isinstance(models, list) and models else None
-    name = dig(first, "id") if isinstance(first, dict) else None
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST or not name.isprintable():
-        return Answer(problem=f"{where} named no model")
-    return Answer(name=name)
+_RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=READS.of)

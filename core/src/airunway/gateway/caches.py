@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 
 import orjson
 
@@ -14,16 +15,15 @@ from airunway.kube import (
     NAMESPACE,
     SERVICE,
     SERVICE_ACCOUNT,
-    AnyReflector,
     Kind,
-    compact_bytes,
     compact_objects,
     transform_once,
-    wait_until_answered,
 )
+from airunway.kube.packing import is_packed, packed, unpacked
 from airunway.owned.objects import Identity, identity_in, is_ours
-from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
-from airunway.process.caches import Caches, SharedCache
+from airunway.owned.views import OwnedView, known_objects, views_by_kind
+from airunway.process.caches import Caches
+from airunway.process.sources import Sources
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -42,9 +42,6 @@ from airunway.sdk import picker
 _LOOK = 1.0
 """Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
 
-_PACKED = "packed"
-"""Key of a packed object's whole JSON."""
-
 _AT_HAND = 16 * 2**10
 """Bytes of JSON above which any object is packed: ours are smaller, but any user may set our labels on one."""
 
@@ -59,7 +56,7 @@ _LABELS = (names.MODEL_DEPLOYMENT, MARK.key)
 """Labels by which a packed object is found."""
 
 
-class GatewayCaches:
+class GatewayCaches(Sources):
     """The caches of the gateway part.
 
     - `notify(deployment)` is called for every change of one of a deployment's objects;
@@ -83,45 +80,37 @@ class GatewayCaches:
         """`trusted` are the namespaces whose Gateways may be chosen without being named; `by_label`: those that have
         the label for it, too.
         """
-        self._notify = notify
-        self._on_reference = on_reference
+        super().__init__(caches)
         self._on_gateway = on_gateway
         self._on_choice = on_choice
         compact = compact_objects(names.GATEWAY_MANAGER)
-        self._project = transform_once(lambda obj: _small(compact(obj)))
-        self._pack = transform_once(lambda route: _packed(compact(route)))
+        small = self._project = transform_once(lambda obj: _small(compact(obj)))
+        pack = transform_once(lambda route: _packed(compact(route)))  # there is one for each deployment
+        owns = partial(self.owns, owners_of=_deployments_of, restore=unpacked)
         # Users' routes and other controllers' pools are read, too: a deployment may name a route, and a provider's
         # operator may make the pool.
         self._views = views_by_kind(
-            self._view(caches, kind, ours=kind in (*PICKER_KINDS, DESTINATION_RULE))
-            for kind in (*OPTIONAL, *PICKER_KINDS)
+            (
+                owns(GATEWAY, project=_without_counts, everywhere=True, optional=True),
+                owns(HTTP_ROUTE, project=pack, wakes=notify, optional=True),
+                owns(INFERENCE_POOL, project=small, wakes=notify, optional=True),
+                owns(DESTINATION_RULE, project=small, wakes=notify, optional=True, label_selector=MARK.selector),
+                *(owns(kind, project=small, wakes=notify, label_selector=MARK.selector) for kind in PICKER_KINDS),
+            )
         )
+        self._view(GATEWAY).reflector.add_handler(self._on_gateway_change)
+        self._view(HTTP_ROUTE).objects.add_listener(lambda key, *_: on_reference(HTTP_ROUTE, key))
+        self._view(INFERENCE_POOL).objects.add_listener(lambda key, *_: on_reference(INFERENCE_POOL, key))
         self._served: frozenset[Kind] = frozenset()
         self._named = self._trusted = frozenset(trusted)
-        self._labelled: SharedCache | None = None
         if by_label:
             selector = f"{names.GATEWAY_NAMESPACE}=allowed"
-            self._labelled = caches.of(NAMESPACE, project=_name_only, label_selector=selector, everywhere=True)
-            self._labelled.add_handler(self._on_namespace)
+            self.watches(
+                NAMESPACE, project=_name_only, wakes=self._on_namespace, label_selector=selector, everywhere=True
+            )
 
-    def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> OwnedView:
-        packed = kind is HTTP_ROUTE  # there is one for each deployment
-        project = _without_counts if kind is GATEWAY else self._pack if packed else self._project
-        reflector = caches.of(
-            kind,
-            project=project,
-            label_selector=MARK.selector if ours else "",
-            everywhere=kind is GATEWAY,
-            optional=kind in OPTIONAL,
-        )
-        view = view_of(reflector, project=project, owners_of=_deployments_of, restore=_unpacked)
-        if kind is GATEWAY:
-            reflector.add_handler(self._on_gateway_change)
-        else:
-            view.objects.add_listener(self._on_change)
-            if kind in (HTTP_ROUTE, INFERENCE_POOL):
-                view.objects.add_listener(lambda key, _old, _new, _echo: self._on_reference(kind, key))
-        return view
+    def _view(self, kind: Kind) -> OwnedView:
+        return self._views[kind.group, kind.kind]
 
     # ---------------------------------------------------------------------------------------------------- what is read
 
@@ -132,30 +121,18 @@ class GatewayCaches:
         return view if view is not None and view.kind.api_version == obj.get("apiVersion") and view.served else None
 
     def serves(self, kind: Kind) -> bool:
-        return self._views[kind.group, kind.kind].served
-
-    def unread(self) -> list[str]:
-        """The kinds of which it was never known what there is: neither read completely nor known to be absent."""
-        return [reflector.kind.plural for reflector in self._reflectors() if not reflector.answered.is_set()]
-
-    async def read(self) -> None:
-        """Wait until none of the kinds is unread."""
-        await wait_until_answered(self._reflectors())
-
-    def _reflectors(self) -> list[AnyReflector]:
-        found: list[AnyReflector] = [view.reflector for view in self._views.values()]
-        return found if self._labelled is None else [*found, self._labelled]
+        return self._view(kind).served
 
     def gateway_namespaces(self) -> frozenset[str]:
         """The namespaces whose Gateways may be chosen without being named."""
         return self._trusted
 
     def gateways(self) -> list[Resource]:
-        return [] if not self.serves(GATEWAY) else list(self._views[GATEWAY.group, GATEWAY.kind].reflector.values())
+        return [] if not self.serves(GATEWAY) else list(self._view(GATEWAY).reflector.values())
 
     def find(self, kind: Kind, key: ObjectKey) -> Resource | None:
         """An object of one of the kinds; None if there is none, or the kind is not served."""
-        view = self._views[kind.group, kind.kind]
+        view = self._view(kind)
         return view.objects.get(key) if view.served else None
 
     def known(self, deployment: Resource, wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
@@ -168,16 +145,16 @@ class GatewayCaches:
             served,
             key_of(deployment),
             (obj for obj in wanted if self.view_of(obj) is not None),
-            only=lambda cached: _PACKED not in cached or is_ours(cached, deployment, MARK),
+            only=lambda cached: not is_packed(cached) or is_ours(cached, deployment, MARK),
         )
 
     # ------------------------------------------------------------------------------------------------------- what runs
 
-    def start(self, group: asyncio.TaskGroup) -> None:
-        """Start the watches in `group`."""
-        for reflector in self._reflectors():
-            group.create_task(reflector.run(), name=f"gateway: {reflector.kind.plural}")
-        group.create_task(self._look(), name="gateway: kinds")
+    async def run(self) -> None:
+        """Follow the kinds until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run(), name="gateway: watches")
+            group.create_task(self._look(), name="gateway: kinds")
 
     async def _look(self) -> None:
         while True:
@@ -186,12 +163,6 @@ class GatewayCaches:
                 self._served = served
                 self._on_choice()
             await asyncio.sleep(_LOOK)
-
-    def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        if echo and old is not None:
-            return
-        for deployment in {one for obj in (old, new) if obj is not None for one in _deployments_of(obj)}:
-            self._notify(deployment)
 
     def _on_namespace(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if (old is None) != (new is None):
@@ -216,7 +187,7 @@ def _deployments_of(obj: Resource) -> Iterator[ObjectKey]:
 
 
 def _packed(obj: Resource, text: bytes = b"") -> Resource:
-    """An object as JSON, beside the metadata that finds it: as objects it takes four times the memory and more."""
+    """An object as JSON, beside the metadata that finds it."""
     metadata = kept(obj.get("metadata"), *_FINDING)
     if labels := {key: value for key, value in labels_of(obj).items() if key in _LABELS}:
         metadata["labels"] = labels
@@ -224,21 +195,13 @@ def _packed(obj: Resource, text: bytes = b"") -> Resource:
         metadata["ownerReferences"] = references
     if uid := text_at(obj, "metadata", "annotations", names.DEPLOYMENT_UID):
         metadata["annotations"] = {names.DEPLOYMENT_UID: uid}
-    return {"metadata": metadata, _PACKED: compact_bytes(text or orjson.dumps(obj))}
+    return packed({"metadata": metadata}, text or obj)
 
 
 def _small(obj: Resource) -> Resource:
-    """An object as it is, or packed if it is large: a ConfigMap of many small keys takes twelve times its JSON."""
+    """An object as it is, or packed if it is large."""
     text = orjson.dumps(obj)
     return obj if len(text) <= _AT_HAND else _packed(obj, text)
-
-
-def _unpacked(obj: Resource) -> Resource:
-    """The whole object."""
-    if _PACKED not in obj:
-        return obj
-    found: Resource = orjson.loads(obj[_PACKED])
-    return found
 
 
 def _name_only(namespace: Resource) -> Resource:

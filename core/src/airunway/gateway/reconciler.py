@@ -325,7 +325,7 @@ class RouteReconciler:
     @staticmethod
     def _may_ask(deployment: Resource) -> bool:
         """Whether the model server can answer for this generation: during an update, pods of an earlier one serve."""
-        return dig(deployment, "status", "phase") in ("Running", "Degraded") and serves_generation(deployment)
+        return serves(deployment) and serves_generation(deployment)
 
     # ---------------------------------------------------------------------------------------------------------- status
 
@@ -369,6 +369,11 @@ class RouteReconciler:
                 self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action="Route")
             else:
                 self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action="Route")
+
+
+def serves(deployment: Resource) -> bool:
+    """Whether a model server runs, as far as the provider says."""
+    return dig(deployment, "status", "phase") in ("Running", "Degraded")
 
 
 def serves_generation(deployment: Resource) -> bool:

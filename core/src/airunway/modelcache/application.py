@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,29 +12,28 @@ from airunway.artifacts.deployments import CONDITION, wants_cache
 from airunway.artifacts.jobs import downloads, finished
 from airunway.artifacts.volumes import STORAGE, claims_named, has_volumes
 from airunway.configs.resolution import is_refused
-from airunway.kube import Client, Priority, wait_until_synced
+from airunway.kube import Client, Priority
 from airunway.modelcache.artifacts import ArtifactMaker, ArtifactReconciler
-from airunway.modelcache.caches import ArtifactCaches
+from airunway.modelcache.caches import ArtifactCaches, Owner
 from airunway.modelcache.deployments import CacheReconciler
 from airunway.modelcache.downloads import ProgressReader, Tries, artifact_points, running_downloads
 from airunway.modelcache.templates import WarmTemplates, user_name
-from airunway.process.base_controller import BaseController, not_synced
-from airunway.process.caches import Caches, ProviderCapabilities
+from airunway.process.caches import Caches
 from airunway.process.config_policy import NamespaceGrants
 from airunway.process.jobs import Slots
-from airunway.process.manager import Lead
+from airunway.process.part import Part, Work
+from airunway.process.predicates import Reads
 from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.sources import ProviderCapabilities
 from airunway.resource import (
     ObjectKey,
     Resource,
-    annotations_of,
     condition_of,
     dig,
     is_deleting,
     is_true,
     key_of,
     labels_of,
-    uid_of,
 )
 from airunway.status.conditions import verdict_in
 
@@ -58,8 +57,8 @@ class ModelCacheSettings:
     """``--max-downloads``: downloads at a time."""
 
 
-class ModelCacheApplication:
-    """The model cache part, from start to stop."""
+class ModelCacheApplication(Part):
+    """The model cache part."""
 
     def __init__(
         self,
@@ -70,16 +69,15 @@ class ModelCacheApplication:
         settings: ModelCacheSettings | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
+        super().__init__(caches, component=names.MODEL_CACHE_MANAGER, instance=instance)
         settings, clock = settings or ModelCacheSettings(), clock or (lambda: datetime.now(UTC))
-        self.metrics = caches.metrics
-        self._base = BaseController(caches, component=names.MODEL_CACHE_MANAGER, instance=instance)
-        self._deployments = self._base.deployments
         self._queue = self._base.queue("model-cache")
         self._artifact_queue = self._base.queue("model-artifacts")
         self._template_queue = self._base.queue("warm-templates")
         self._users = self._deployments.add_index(_artifact_used)
         self._serving = self._deployments.add_index(_claim_served)
         self._known = self._base.overlay()
+        self._known.add_listener(self._on_deployment)
         self._configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
@@ -95,9 +93,8 @@ class ModelCacheApplication:
             on_claim=self._on_claim,
             on_classes=self._on_classes,
         )
-        self._artifact_configs = RuntimeConfigs(
-            caches, deployments=self._caches.artifacts.reflector, on_change=self._on_artifact_config
-        )
+        artifacts = self._caches.artifacts.reflector
+        self._artifact_configs = RuntimeConfigs(caches, deployments=artifacts, on_change=self._on_artifact_config)
         maker = ArtifactMaker(client=client, caches=self._caches)
         self._templates = WarmTemplates(
             caches,
@@ -142,82 +139,49 @@ class ModelCacheApplication:
             events=self._base.events,
             clock=clock,
         )
-
-        self.metrics.add_source(
-            "model-artifacts", lambda: artifact_points(list(self._caches.artifacts.reflector.items()))
+        self.sources = (self._providers, self._configs, self._artifact_configs, self._caches, self._templates)
+        self.work = (
+            Work(
+                name="model-cache",
+                queue=self._queue,
+                reconcile=self._reconciler.reconcile,
+                workers=_WORKERS,
+                provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
+                begin=lambda: self._base.enqueue_all("lead", self._matters),
+            ),
+            Work(
+                name="warm-templates",
+                queue=self._template_queue,
+                reconcile=self._templates.reconcile,
+                begin=self._templates.wake_all,
+            ),
+            Work(
+                name="model-artifacts",
+                queue=self._artifact_queue,
+                reconcile=self._artifacts.reconcile,
+                workers=_WORKERS,
+                begin=self._begin_artifacts,
+                end=self._slots.clear,  # a process that stands by has no downloads
+            ),
         )
-        self.metrics.add_source("model-downloads", lambda: self._slots.points("airunway_model_downloads"))
+        self.tasks = {"progress": self._progress.run}
+        caches.metrics.add_source("model-artifacts", lambda: artifact_points(list(artifacts.items())))
+        caches.metrics.add_source("model-downloads", lambda: self._slots.points("airunway_model_downloads"))
 
-    def unready(self) -> str | None:
-        """Why the part cannot work yet, or None."""
-        problem = not_synced([self._deployments, self._providers.configs, self._caches.artifacts.reflector])
-        problem = problem or self._configs.unready() or self._templates.unready()
-        if problem is not None:
-            return problem
-        unread = self._caches.unread()
-        return f"these kinds have not been read yet: {', '.join(unread)}" if unread else None
-
-    async def run(self, lead: Lead) -> None:
-        """Watch the API server until cancelled; reconcile while leading."""
-        self._known.add_listener(self._on_deployment)
-        await self._base.run(self._follow, lead, self._work)
-
-    async def _follow(self, group: asyncio.TaskGroup) -> None:
-        group.create_task(self._providers.run(), name="model cache: providers")
-        group.create_task(self._configs.run(), name="model cache: runtime configs")
-        group.create_task(self._artifact_configs.run(), name="model cache: runtime configs of artifacts")
-        self._caches.start(group)
-        self._templates.start(group)
-        await wait_until_synced([self._deployments, self._providers.configs])
-        await self._configs.read()
-        await self._caches.read()
-        await self._templates.read()
-
-    async def _work(self) -> None:
-        """The leader's part. Downloads that run keep their slots."""
+    def _begin_artifacts(self) -> None:
+        """Downloads that run keep their slots."""
         self._slots.clear()
         for artifact in self._caches.artifacts.reflector.values():
             key = key_of(artifact)
             if any(not finished(job) and downloads(job) for job in self._caches.owned(artifact).jobs):
                 self._slots.claim(key)
             self._artifact_queue.add(key, Priority.BULK)
-        self._base.enqueue_all("lead", self._matters)
-        self._templates.wake_all()
-        deployments = self._base.controller(
-            "model-cache",
-            self._queue,
-            self._reconciler.reconcile,
-            provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
-            workers=_WORKERS,
-        )
-        artifacts = self._base.controller(
-            "model-artifacts",
-            self._artifact_queue,
-            self._artifacts.reconcile,
-            provider_of=lambda _: "",
-            workers=_WORKERS,
-        )
-        templates = self._base.controller(
-            "warm-templates",
-            self._template_queue,
-            self._templates.reconcile,
-            provider_of=lambda _: "",
-            workers=1,
-        )
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(deployments.run(), name="workers")
-                group.create_task(templates.run(), name="workers of templates")
-                group.create_task(artifacts.run(), name="workers of artifacts")
-                group.create_task(self._progress.run(), name="progress")
-        finally:
-            self._slots.clear()  # a process that stands by has no downloads
 
     # ------------------------------------------------------------------------------------------------ what changes
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         used = {each for obj in (old, new) if obj is not None for each in _artifact_used(obj)}
-        if used and (old is None or new is None or _use_of(old) != _use_of(new)):
+        if used and _OF_USERS.of(old) != _OF_USERS.of(new):
             for artifact in used:
                 self._note_users(artifact)
                 self._wake_conflicting(artifact)
@@ -231,7 +195,7 @@ class ModelCacheApplication:
             return
         if not (self._matters(old) or self._matters(new)):
             return
-        if _read_of(old, own=not echo) != _read_of(new, own=not echo):
+        if READS.of(old) != READS.of(new) or (not echo and _WRITTEN.of(old) != _WRITTEN.of(new)):
             self._base.enqueue(key, old, new)
 
     @staticmethod
@@ -246,19 +210,22 @@ class ModelCacheApplication:
         self._wake_artifact(key)
         if old is None or new is None:
             self._templates.on_artifact(key)
-        if _shown(old) != _shown(new):
-            for user in self._users.get(key):
-                self._queue.add(key_of(user), self._base.urgency)
+        if READS_OF_ARTIFACT.of(old) != READS_OF_ARTIFACT.of(new):
+            self._wake(self._users.get(key))
 
-    def _on_owned(self, kind: str, key: ObjectKey) -> None:
+    def _wake(self, deployments: Iterable[Resource]) -> None:
+        for deployment in deployments:
+            self._queue.add(key_of(deployment), self._base.urgency)
+
+    def _on_owned(self, owner: Owner) -> None:
+        kind, key = owner
         if kind == "ModelArtifact":
             self._wake_artifact(key)
         else:
             self._queue.add(key, self._base.urgency)
 
     def _on_claim(self, claim: ObjectKey) -> None:
-        for user in self._claims_named.get(claim):
-            self._queue.add(key_of(user), self._base.urgency)
+        self._wake(self._claims_named.get(claim))
 
     def _on_classes(self) -> None:
         self._wake_artifacts()
@@ -294,9 +261,11 @@ class ModelCacheApplication:
 
     def _wake_conflicting(self, artifact: ObjectKey) -> None:
         """Users that could not mount the claim beside another one: that one may have left."""
-        for user in self._users.get(artifact):
-            if (condition_of(user, CONDITION) or {}).get("reason") == "AccessModeConflict":
-                self._queue.add(key_of(user), self._base.urgency)
+        self._wake(
+            user
+            for user in self._users.get(artifact)
+            if (condition_of(user, CONDITION) or {}).get("reason") == "AccessModeConflict"
+        )
 
     def _wake_artifacts(self) -> None:
         for key in list(self._caches.artifacts.reflector.keys()):
@@ -360,48 +329,41 @@ def _seniority(deployment: Resource) -> tuple[bool, str, str]:
     return not dig(deployment, "status", "modelCache", "claimName"), created, key_of(deployment).name
 
 
-def _use_of(deployment: Resource) -> tuple[object, ...]:
-    """What an artifact reads of its users."""
-    return dig(deployment, "status", "modelCache", "artifactName"), is_deleting(deployment), labels_of(deployment)
+def _labels_for_volumes(deployment: Resource) -> object:
+    """The labels, if claims of volumes get them."""
+    return labels_of(deployment) if has_volumes(deployment) else None
 
 
-def _shown(artifact: Resource | None) -> tuple[object, ...] | None:
-    """What the users of an artifact read of it; its progress in steps of ten percent."""
-    if artifact is None:
-        return None
-    status = artifact.get("status") or {}
-    done = dig(status, "progress", "percentage")
-    return (
-        uid_of(artifact),
-        is_deleting(artifact),
-        artifact.get("spec"),
-        status.get("phase"),
-        status.get("reason"),
-        status.get("message"),
-        status.get("persistentVolumeClaim"),
-        status.get("allocatedSize"),
-        dig(status, "completed", "claimUID"),
-        done // 10 if isinstance(done, int) else None,
-    )
+READS = Reads(
+    metadata=("uid", "generation", "annotations"),
+    status=("engine", "provider.name", "effectiveRuntimeConfig"),
+    made=(is_deleting, verdict_in, is_refused, _labels_for_volumes),
+)
+"""What this part reads of a deployment."""
+
+_WRITTEN = Reads(status=("modelCache",), conditions=(CONDITION, STORAGE))
+"""What it writes there, which another writer may change."""
+
+_OF_USERS = Reads(status=("modelCache.artifactName",), made=(is_deleting, labels_of))
+"""What an artifact reads of its users."""
 
 
-def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | None:
-    """All that this part reads of a deployment; `own`: also what it writes there, which another writer may change."""
-    if deployment is None:
-        return None
-    status = deployment.get("status") or {}
-    read: tuple[object, ...] = (
-        uid_of(deployment),
-        dig(deployment, "metadata", "generation"),
-        is_deleting(deployment),
-        annotations_of(deployment),
-        status.get("engine"),
-        dig(status, "provider", "name"),
-        verdict_in(deployment),
-        status.get("effectiveRuntimeConfig"),
-        is_refused(deployment),
-        labels_of(deployment) if has_volumes(deployment) else None,
-    )
-    if not own:
-        return read
-    return (*read, status.get("modelCache"), condition_of(deployment, CONDITION), condition_of(deployment, STORAGE))
+def _tenths(artifact: Resource) -> object:
+    """The progress in steps of ten percent."""
+    done = dig(artifact, "status", "progress", "percentage")
+    return done // 10 if isinstance(done, int) else None
+
+
+READS_OF_ARTIFACT = Reads(
+    metadata=("uid", "generation"),
+    status=(
+        "phase",
+        "reason",
+        "message",
+        "persistentVolumeClaim",
+        "allocatedSize",
+        "completed.claimUID",
+    ),
+    made=(is_deleting, _tenths),
+)
+"""What the users of an artifact read of it."""

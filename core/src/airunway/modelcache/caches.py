@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT
@@ -15,20 +16,22 @@ from airunway.kube import (
     PERSISTENT_VOLUME_CLAIM,
     POD,
     STORAGE_CLASS,
-    AnyReflector,
     compact_objects,
     transform_once,
-    wait_until_synced,
 )
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
-from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
-from airunway.process.caches import Caches, SharedCache
+from airunway.owned.views import OwnedView, known_objects, views_by_kind
+from airunway.process.caches import Caches
 from airunway.process.jobs import job_pod
+from airunway.process.sources import Sources
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, kept, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 
 MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 """The label on all objects of this part."""
+
+Owner: TypeAlias = tuple[str, ObjectKey]
+"""Kind and key of an artifact or deployment."""
 
 _FACTS = "facts"
 
@@ -57,11 +60,11 @@ class Owned:
     """Pods that these Jobs own; one that only has their labels does not count."""
 
 
-class ArtifactCaches:
+class ArtifactCaches(Sources):
     """The caches of the part.
 
     - `on_artifact(key, old, new)` is called for every change of an artifact;
-    - `on_owned(kind, key)` for every change of a claim, Job or pod, or event about one, with the kind and key of the
+    - `on_owned((kind, key))` for every change of a claim, Job or pod, or event about one, with the kind and key of the
       artifact or deployment that it belongs to;
     - `on_claim(key)` for every change of a claim with any owner, and for every event about one;
     - `on_classes()` if a StorageClass came, went or changed.
@@ -75,48 +78,31 @@ class ArtifactCaches:
         caches: Caches,
         *,
         on_artifact: Callable[[ObjectKey, Resource | None, Resource | None], None],
-        on_owned: Callable[[str, ObjectKey], None],
+        on_owned: Callable[[Owner], None],
         on_claim: Callable[[ObjectKey], None],
         on_classes: Callable[[], None],
     ) -> None:
+        super().__init__(caches)
         self._on_owned = on_owned
         self._on_claim = on_claim
         project = transform_once(compact_objects(names.MODEL_CACHE_MANAGER))
-        artifacts = caches.of(MODEL_ARTIFACT, project=project, optional=True)
-        self.artifacts = view_of(artifacts, project=project, owners_of=_owners_of)
+        owns = partial(self.owns, owners_of=_owners_of)
+        self.artifacts = owns(MODEL_ARTIFACT, project=project)
         self.artifacts.objects.add_listener(lambda key, old, new, _echo: on_artifact(key, old, new))
-        project_claim = _claims(project)
-        claims = caches.of(PERSISTENT_VOLUME_CLAIM, project=project_claim)
-        self._claims = view_of(claims, project=project_claim, owners_of=_owners_of)
-        jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
-        self._jobs = view_of(jobs, project=project, owners_of=_owners_of)
+        self._claims = owns(PERSISTENT_VOLUME_CLAIM, project=_claims(project), wakes=on_owned)
+        self._claims.objects.add_listener(lambda key, *_: on_claim(key))
+        self._jobs = owns(JOB, project=project, wakes=on_owned, label_selector=MARK.selector)
         self._views = views_by_kind((self._claims, self._jobs))
-        for view in self._views.values():
-            view.objects.add_listener(self._on_change)
-        self._claims.objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
-        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
+        self.pods = self.watches(POD, project=job_pod, wakes=self._on_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (artifact_of(pod),))
-        self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
-        self._events: SharedCache = caches.of(EVENT, project=self._event, field_selector="type=Warning")
+        self._events = self.watches(EVENT, project=self._event, wakes=self._on_event, field_selector="type=Warning")
         self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
         self._events_of_unknown = self._events.add_index(self._of_unknown)
-        self._events.add_handler(self._on_event)
-        self.classes: SharedCache = caches.of(STORAGE_CLASS, project=_storage_class, everywhere=True)
-        self.classes.add_handler(lambda _key, _old, _new: on_classes())
+        self.classes = self.watches(
+            STORAGE_CLASS, project=_storage_class, wakes=lambda *_: on_classes(), everywhere=True
+        )
 
     # ---------------------------------------------------------------------------------------------------- what is read
-
-    def _all(self) -> list[AnyReflector]:
-        views = (self.artifacts, *self._views.values())
-        return [*(view.reflector for view in views), self.pods, self._events, self.classes]
-
-    def unread(self) -> list[str]:
-        """The kinds that have not been read yet."""
-        return [cache.kind.plural for cache in self._all() if not cache.synced.is_set()]
-
-    async def read(self) -> None:
-        """Wait until none of the kinds is unread."""
-        await wait_until_synced(self._all())
 
     def view_of(self, obj: Resource) -> OwnedView | None:
         """How an object is written; None for a kind that this part does not write."""
@@ -150,16 +136,11 @@ class ArtifactCaches:
                 if facts.uid in ("", uid_of(obj)):
                     yield facts
 
-    def known(self, owner: tuple[str, ObjectKey], wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
+    def known(self, owner: Owner, wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
         """The owner's objects of this part, and those with the name of a `wanted` one."""
         return known_objects(self._views, owner, wanted)
 
-    # ------------------------------------------------------------------------------------------------------- what runs
-
-    def start(self, group: asyncio.TaskGroup) -> None:
-        """Start the watches in `group`."""
-        for cache in self._all():
-            group.create_task(cache.run(), name=f"model cache: {cache.kind.plural}")
+    # ------------------------------------------------------------------------------------------------- what changes
 
     def _event(self, event: Resource) -> Resource | None:
         """A warning about a claim, or about a Job or pod with one of our names; other events are dropped when they are
@@ -202,15 +183,16 @@ class ArtifactCaches:
         facts: EventFacts = new[_FACTS]
         if (found := self._found(facts)) is not None:
             key = ObjectKey(facts.namespace, facts.name)
-            self._on_change(key, None, found, False)
+            self._tell(found)
             if facts.kind == "PersistentVolumeClaim":
                 self._on_claim(key)
 
-    def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        if echo and old is not None:
-            return
-        for kind, owner in {each for obj in (old, new) if obj is not None for each in _owners_of(obj)}:
-            self._on_owned(kind, owner)
+    def _on_pod(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        self._tell(old, new)
+
+    def _tell(self, *changed: Resource | None) -> None:
+        for owner in {each for obj in changed if obj is not None for each in _owners_of(obj)}:
+            self._on_owned(owner)
 
 
 def _about(facts: EventFacts) -> tuple[str, str, str]:
@@ -226,7 +208,7 @@ def _artifact_label(obj: Resource) -> str:
     return labels_of(obj).get(names.ARTIFACT, "")
 
 
-def _owners_of(obj: Resource) -> Iterator[tuple[str, ObjectKey]]:
+def _owners_of(obj: Resource) -> Iterator[Owner]:
     """Kind and key of the artifact or deployment that an object belongs to: by its controlling owner, else by label."""
     namespace, owner = key_of(obj).namespace, controller_owner(obj)
     if owner is not None and owner.get("kind") in ("ModelArtifact", "ModelDeployment"):

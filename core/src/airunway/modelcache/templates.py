@@ -6,7 +6,6 @@ asks for it, has the label ``airunway.ai/template: fast``, and names ``ModelTemp
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
@@ -15,13 +14,14 @@ from airunway.artifacts.claims import is_content_of
 from airunway.artifacts.status import is_made
 from airunway.configs.resolution import NOT_ALLOWED, propagated
 from airunway.kinds import MODEL_TEMPLATE
-from airunway.kube import EventRecorder, wait_until_answered
+from airunway.kube import EventRecorder
 from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.owned.writer import REFUSED_RETRY
-from airunway.process.caches import Caches, SharedCache
+from airunway.process.caches import Caches
 from airunway.process.config_policy import NamespaceGrants, not_allowed
 from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.sources import Sources
 from airunway.process.templates import TemplateProjection
 from airunway.resource import ObjectKey, Resource, key_of, label_value, labels_of
 from airunway.templates.contribution import contribution_of, keeps_warm, warm_requests
@@ -38,7 +38,7 @@ _REPEATED = 1800.0
 """Seconds after which it is repeated that the config is refused: no condition says it, and an event expires."""
 
 
-class WarmTemplates:
+class WarmTemplates(Sources):
     """Templates that keep artifacts.
 
     `wake(template)` enqueues a template; `on_users(artifact)` is called for an artifact with other users than before.
@@ -54,18 +54,20 @@ class WarmTemplates:
         wake: Callable[[ObjectKey], None],
         on_users: Callable[[ObjectKey], None],
     ) -> None:
+        super().__init__(caches)
         self._artifacts, self._maker, self._events = artifacts, maker, events
         self._grants = caches.one(NamespaceGrants)
         self._wake, self._on_users = wake, on_users
-        self._templates: SharedCache = caches.of(MODEL_TEMPLATE, project=caches.one(TemplateProjection), optional=True)
+        project = caches.one(TemplateProjection)
+        self._templates = self.watches(MODEL_TEMPLATE, project=project, wakes=self._on_template, optional=True)
         self._configs = RuntimeConfigs(caches, deployments=self._templates, on_change=self._on_config)
+        self.add(self._configs)
         self._kept: dict[ObjectKey, frozenset[ObjectKey]] = {}
         """The artifacts that each template uses."""
         self._users: dict[ObjectKey, set[ObjectKey]] = {}
         """The templates that use each artifact."""
         self._refused: dict[ObjectKey, str] = {}
         """What hindered the last pass of a template."""
-        self._templates.add_handler(self._on_template)
 
     # ------------------------------------------------------------------------------------------------------- who uses
 
@@ -87,21 +89,9 @@ class WarmTemplates:
 
     # ------------------------------------------------------------------------------------------------------ following
 
-    def unready(self) -> str | None:
-        """Why it is not known which artifacts templates use, or None."""
-        if not self._templates.answered.is_set():
-            return f"the {self._templates.kind.plural} have not been read yet"
-        return self._configs.unready()
-
-    def start(self, group: asyncio.TaskGroup) -> None:
-        """Start the watches in `group`."""
-        group.create_task(self._templates.run(), name="model cache: templates")
-        group.create_task(self._configs.run(), name="model cache: runtime configs of templates")
-
     async def read(self) -> None:
         """Wait until it is known which artifacts templates use. The artifacts themselves are read before."""
-        await wait_until_answered([self._templates])
-        await self._configs.read()
+        await super().read()
         for key in list(self._templates.keys()):
             self._look(key)
 

@@ -30,8 +30,8 @@ from airunway.kube import (
     Unauthorized,
     WorkQueue,
 )
+from airunway.kube.packing import unpacked
 from airunway.process.caches import Caches, SharedCache
-from airunway.process.deployment_cache import whole
 from airunway.process.logs import set_log_fields
 from airunway.process.manager import Lead, Work
 from airunway.process.metrics import Metrics
@@ -163,7 +163,7 @@ class BaseController:
         """The deployments' cache with the answers to the part's own writes on top; each deployment has its whole
         spec.
         """
-        return MutationCache(self.deployments, project=self._project, restore=whole)
+        return MutationCache(self.deployments, project=self._project, restore=unpacked)
 
     def queue(self, controller: str) -> WorkQueue[ObjectKey]:
         """A queue that is fair between namespaces and shown in the metrics. Events wait while the first queue has

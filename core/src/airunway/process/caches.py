@@ -14,22 +14,19 @@ from contextvars import Context
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from airunway.api import names
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import (
     AnyReflector,
     Client,
     Handler,
     Kind,
     UnionReflector,
-    compact_objects,
     reflector_of,
     transform_once,
     wait_until_answered,
 )
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource, dig
-from airunway.selection.facts import engine_entry
+from airunway.resource import ObjectKey, Resource
 
 T = TypeVar("T")
 
@@ -229,30 +226,3 @@ class ScopedCaches:
             for cache in (self.namespaced, self.cluster):
                 cache.on_restart = partial(self._problems.__setitem__, cache)
                 group.create_task(cache.run(), name=str(cache.kind))
-
-
-class ProviderCapabilities:
-    """The capabilities in the InferenceProviderConfigs. `on_change(provider)` is called if those of one change."""
-
-    def __init__(self, caches: Caches, *, on_change: Callable[[str], None]) -> None:
-        self.configs: SharedCache = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
-        self._on_change = on_change
-
-    async def run(self) -> None:
-        """Follow the configs until cancelled."""
-        self.configs.add_handler(self._on_config)
-        await self.configs.run()
-
-    def provider_of(self, deployment: Resource | None) -> str:
-        """The registered provider of a deployment; empty if it has none."""
-        name = dig(deployment, "status", "provider", "name")
-        return name if isinstance(name, str) and self.configs.get(ObjectKey("", name)) else ""
-
-    def engine_of(self, deployment: Resource) -> Resource | None:
-        """The provider's entry for the engine that a deployment uses; None if it is not known."""
-        config = self.configs.get(ObjectKey("", self.provider_of(deployment)))
-        return engine_entry(config, deployment)
-
-    def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
-            self._on_change(key.name)

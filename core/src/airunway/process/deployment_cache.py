@@ -25,16 +25,14 @@ from airunway.api.bounds import (
     outline,
     size_of,
 )
-from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer, provider_of_manager
+from airunway.api.names import provider_finalizer, provider_of_finalizer, provider_of_manager
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, compact_bytes, compact_objects
+from airunway.kube import Client, compact_objects
+from airunway.kube.packing import packed
 from airunway.resource import LAST_APPLIED, Resource, dig, finalizers_of, key_of, uid_of
 from airunway.selection.facts import REFUSED_BY, refused_by
 from airunway.selection.provider import is_denied
 from airunway.templates.expansion import OWN_SPEC, effective
-
-_PACKED = f"{GROUP}/packed-spec"
-"""Key of a cached object's spec as JSON; objects of the API server never have it."""
 
 _AT_HAND = 24 * 2**10
 """Approximate bytes of memory that a spec may take as objects; a larger one is packed."""
@@ -103,8 +101,7 @@ class DeploymentProjection:
             if OWN_SPEC in obj:
                 obj[OWN_SPEC] = outline(obj[OWN_SPEC])
         elif size.length + _PER_VALUE * size.values > _AT_HAND:
-            obj[_PACKED] = compact_bytes(orjson.dumps(spec))
-            obj["spec"] = outline(spec)
+            obj = packed({**obj, "spec": outline(spec)}, {"spec": spec})
         # Which manager refused stands in fields of other managers, which are not kept.
         refusing = refused_by(obj) if self._providers is None else ()
         if isinstance(metadata, dict):
@@ -193,14 +190,6 @@ def to_validate(obj: Resource) -> Resource:
         return obj
     kept = {key: value for key, value in obj.items() if key != OWN_SPEC}
     return {**kept, "spec": obj[OWN_SPEC]} if dig(obj, "spec", "templateRef") is not None else kept
-
-
-def whole(obj: Resource) -> Resource:
-    """The object with its spec unpacked."""
-    packed = obj.get(_PACKED)
-    if packed is None:
-        return obj
-    return {**{key: value for key, value in obj.items() if key != _PACKED}, "spec": orjson.loads(packed)}
 
 
 async def with_all_finalizers(client: Client, deployment: Resource) -> Resource:

@@ -14,12 +14,61 @@ from dataclasses import dataclass
 
 from airunway.api.bounds import EXCESS
 from airunway.api.names import GROUP
-from airunway.resource import Resource, annotations_of, dig, finalizers_of, is_deleting, labels_of, managed_by
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    finalizers_of,
+    is_deleting,
+    kept,
+    labels_of,
+    managed_by,
+)
 
 
 def has_our_prefix(key: str) -> bool:
     """Whether a label or an annotation has our prefix."""
     return key.startswith(f"{GROUP}/")
+
+
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reads:
+    """What the passes of a part read of an object that others write, declared once: predicates compare it, and a cache
+    may drop everything else. There is no resync: a change of what is not declared brings no pass.
+    """
+
+    metadata: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    """Fields of the status, such as ``provider.name``."""
+    conditions: tuple[str, ...] = ()
+    made: tuple[Callable[[Resource], object], ...] = ()
+    """What is made of fields whose other changes do not matter."""
+
+    def of(self, obj: Resource | None) -> tuple[object, ...] | None:
+        """What is read of an object, to be compared."""
+        if obj is None:
+            return None
+        return (
+            *(dig(obj, "metadata", field) for field in self.metadata),
+            *(dig(obj, "status", *path.split(".")) for path in self.status),
+            *(condition_of(obj, type_) for type_ in self.conditions),
+            *(make(obj) for make in self.made),
+        )
+
+    def project(self, obj: Resource) -> Resource:
+        """The fields that are read, with what identifies the object; what `made` reads is not kept."""
+        status: Resource = {}
+        for *above, last in (path.split(".") for path in self.status):
+            if (value := dig(obj, "status", *above, last)) is not None:
+                node = status
+                for step in above:
+                    node = node.setdefault(step, {})
+                node[last] = value
+        return {"metadata": kept(obj.get("metadata"), *_IDENTITY, *self.metadata), "status": status}
 
 
 @dataclass(frozen=True, kw_only=True)
