@@ -41,6 +41,13 @@ def emitted() -> Iterator[tuple[str, str, bool | None, str]]:
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             arguments = {keyword.arg: keyword.value for keyword in node.keywords}
+            for reason in (arguments.get(field) for field in ("when_true", "when_fault") if name == "ConditionEvents"):
+                if isinstance(reason, ast.Constant):
+                    yield path.relative_to(folder).parts[0], str(reason.value), None, ""
+            if name == "ConditionEvents" and isinstance(own := arguments.get("faults"), ast.Tuple):
+                for each in own.elts:
+                    assert isinstance(each, ast.Constant)
+                    yield path.relative_to(folder).parts[0], str(each.value), None, ""
             reason = arguments.get("reason")
             if name in EMITTING and isinstance(reason, ast.Constant):
                 warning = arguments.get("warning")

@@ -12,15 +12,14 @@ from airunway.artifacts.jobs import finished
 from airunway.configs.resolution import Resolution
 from airunway.kinds import MODEL_SOURCE
 from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once
-from airunway.owned.views import View
+from airunway.owned.views import OwnedView
 from airunway.process.base_controller import BaseController
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, Sources
 from airunway.process.jobs import Slots
 from airunway.process.metrics import phase_points
 from airunway.process.part import Part, Work
 from airunway.process.predicates import Reads
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.sources import Sources
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, label_value
 from airunway.status.conditions import is_paused
 from airunway_catalogue.caches import TemplateCaches, used_template
@@ -121,18 +120,16 @@ class CatalogueApplication(Part):
         self.sources = (*self._configs.values(), self._caches, self._sources)
         self.work = (
             Work(
-                name="templates",
-                queue=self._queue,
-                reconcile=self._templates.reconcile,
+                "templates",
+                self._templates.reconcile,
                 workers=settings.workers,
                 begin=self._begin_templates,
                 end=self._end_templates,
             ),
             self._sources.work(),
         )
-        metrics = caches.metrics
-        metrics.add_source("templates", lambda: phase_points("airunway_modeltemplates", self._all_templates()))
-        metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
+        self.metrics.add_source("templates", lambda: phase_points("airunway_modeltemplates", self._all_templates()))
+        self.metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
 
     def _begin_templates(self) -> None:
         """Discoveries that run, or whose Job is about to be made, keep their slots."""
@@ -237,7 +234,7 @@ class SourceWorker(Sources):
         client: Client,
         caches: Caches,
         base: BaseController,
-        templates: View,
+        templates: OwnedView,
         home: str,
         clock: Callable[[], datetime],
         limits: Limits | None = None,
@@ -271,9 +268,8 @@ class SourceWorker(Sources):
     def work(self) -> Work:
         """The workers that scan."""
         return Work(
-            name="sources",
-            queue=self._queue,
-            reconcile=self.reconciler.reconcile,
+            "sources",
+            self.reconciler.reconcile,
             workers=SCANS_AT_ONCE,
             begin=self._begin,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
@@ -16,11 +17,10 @@ from airunway.kube import (
     transform_once,
 )
 from airunway.owned.objects import Mark, is_ours
-from airunway.owned.views import View
-from airunway.process.caches import Caches
+from airunway.owned.views import OwnedView
+from airunway.process.caches import Caches, Sources
 from airunway.process.jobs import job_pod
 from airunway.process.predicates import Reads
-from airunway.process.sources import Sources
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 from airunway.templates.limits import bound
@@ -72,8 +72,9 @@ class TemplateCaches(Sources):
         compact = compact_objects(CATALOGUE_MANAGER)
         project = transform_once(compact)
         project_template = transform_once(lambda template: compact(bound(template)))
-        self.namespaced = self.reconciles(MODEL_TEMPLATE, project=project_template, wakes=on_template)
-        self.cluster = self.reconciles(CLUSTER_MODEL_TEMPLATE, project=project_template, wakes=on_template)
+        owns = partial(self.owns, project=project_template, owners_of=lambda obj: (key_of(obj),), wakes=on_template)
+        self.namespaced = owns(MODEL_TEMPLATE)
+        self.cluster = owns(CLUSTER_MODEL_TEMPLATE)
         self.jobs = self.owns(
             JOB, project=project, owners_of=self._owners_of, wakes=on_template, label_selector=MARK.selector
         )
@@ -96,7 +97,7 @@ class TemplateCaches(Sources):
 
     # ---------------------------------------------------------------------------------------------------- what is read
 
-    def of(self, key: ObjectKey) -> View:
+    def of(self, key: ObjectKey) -> OwnedView:
         """The view of the kind that the key is of."""
         return self.namespaced if key.namespace else self.cluster
 
@@ -190,7 +191,7 @@ class TemplateCaches(Sources):
 READS_OF_DEPLOYMENT = Reads(status=("effectiveTemplate.ref",), made=(is_deleting,))
 """What the catalogue reads of a ModelDeployment: which template it uses."""
 
-READS_OF_ARTIFACT = Reads(status=("phase", "reason", "message"))
+READS_OF_ARTIFACT = Reads(status=("phase", "reason", "message"), made=(is_deleting,))
 """What it reads of a ModelArtifact that a template keeps."""
 
 project_deployment = READS_OF_DEPLOYMENT.project

@@ -206,7 +206,7 @@ def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource)
         text = f"ModelArtifact {request.name} is Ready on claim {claim}{_size_remark(facts, artifact)}"
         condition = Condition(type=CONDITION, status=True, reason="Ready", message=text)
         return CacheDecision(model_cache=cache, condition=condition)
-    reason, message = _unready(artifact, request)
+    reason, message = why_unready(artifact)
     if _had_cache(facts):
         text = f"the cached weights are gone and are fetched again: {message}"
         return _no(request, "CacheLost", text, claim=_kept_claim(facts))
@@ -224,15 +224,15 @@ def _size_remark(facts: CacheFacts, artifact: Resource) -> str:
     )
 
 
-def _unready(artifact: Resource, request: CacheRequest) -> tuple[str, str]:
+def why_unready(artifact: Resource) -> tuple[str, str]:
     """Reason and message of an artifact that is not Ready, with its progress in steps of ten percent."""
-    status = artifact.get("status") or {}
+    status, named = artifact.get("status") or {}, f"ModelArtifact {key_of(artifact).name}"
     # The artifact's own reason is that of its phase ("AuthFailed"); its children say precisely what is wrong.
     children = (condition_of(artifact, name) or {} for name in ("RuntimeConfigReady", "StorageReady", "DownloadReady"))
     faults = [each for each in children if each.get("status") == "False"]
     faults.sort(key=lambda each: category_of(str(each.get("reason"))) is Category.PROGRESS)
     if not faults or status.get("observedGeneration") is None:
-        return "Starting", f"ModelArtifact {request.name} has not been reconciled yet"
+        return "Starting", f"{named} has not been reconciled yet"
     # Of two that only wait, the download says more than its claim.
     waits = category_of(str(faults[0].get("reason"))) is Category.PROGRESS
     fault = faults[-1] if waits else faults[0]
@@ -240,8 +240,8 @@ def _unready(artifact: Resource, request: CacheRequest) -> tuple[str, str]:
     done, total = dig(status, "progress", "percentage"), dig(status, "progress", "totalBytes")
     if waits and isinstance(done, int | float) and isinstance(total, int):
         step = int(done) // _STEP * _STEP
-        return reason, f"ModelArtifact {request.name}: {step} % of {_amount(total)} fetched"
-    return reason, f"ModelArtifact {request.name}: {message or reason}"
+        return reason, f"{named}: {step} % of {_amount(total)} fetched"
+    return reason, f"{named}: {message or reason}"
 
 
 def _had_cache(facts: CacheFacts) -> bool:

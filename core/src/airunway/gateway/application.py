@@ -17,13 +17,12 @@ from airunway.gateway.model_names import ModelNames
 from airunway.gateway.reconciler import RouteReconciler, serves, serves_generation
 from airunway.kube import Client, Kind, Priority
 from airunway.kube.packing import unpacked
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, ProviderCapabilities
 from airunway.process.config_policy import NamespaceGrants
 from airunway.process.manager import Lead
 from airunway.process.part import Part, Work
 from airunway.process.predicates import Reads, RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.sources import ProviderCapabilities
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.routing.backends import picker_for
 from airunway.routing.claims import Claims
@@ -78,7 +77,7 @@ class GatewayApplication(Part):
         self._queue = self._base.queue("gateway")
         self._known = self._base.overlay()
         self._known.add_listener(self._on_deployment)
-        self._readers = self._deployments.add_index(_references)
+        self._readers = self._deployments.add_index(references)
         self._configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
@@ -126,9 +125,8 @@ class GatewayApplication(Part):
         self.tasks = {"claims": self._reclaim, "model names": self._names.run}
         self.work = (
             Work(
-                name="gateway",
-                queue=self._queue,
-                reconcile=self._reconciler.reconcile,
+                "gateway",
+                self._reconciler.reconcile,
                 workers=8,
                 provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
                 begin=self._begin,
@@ -165,7 +163,7 @@ class GatewayApplication(Part):
         if not self._matters(old) and not self._matters(new):
             return
         if old is not None and not needs_reconcile(
-            old, new, manager=names.GATEWAY_MANAGER, echo=echo, relevant=_RELEVANT
+            old, new, manager=names.GATEWAY_MANAGER, echo=echo, relevant=RELEVANT
         ):
             return
         if self._base.leads and old is None:
@@ -244,7 +242,7 @@ class GatewayApplication(Part):
         self._queue.add(key_of(deployment), Priority.URGENT)
 
 
-def _references(deployment: Resource) -> Iterator[tuple[Kind, ObjectKey]]:
+def references(deployment: Resource) -> Iterator[tuple[Kind, ObjectKey]]:
     """What a deployment names and does not own: the HTTPRoute of httpRouteRef, the InferencePool of its endpoint."""
     named = (
         (HTTP_ROUTE, dig(deployment, "spec", "gateway", "httpRouteRef")),
@@ -267,4 +265,4 @@ READS = Reads(
 )
 """What a pass reads of the status that others write."""
 
-_RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=READS.of)
+RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=READS.of)

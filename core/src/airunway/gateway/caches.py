@@ -22,8 +22,7 @@ from airunway.kube import (
 from airunway.kube.packing import is_packed, packed, unpacked
 from airunway.owned.objects import Identity, identity_in, is_ours
 from airunway.owned.views import OwnedView, known_objects, views_by_kind
-from airunway.process.caches import Caches
-from airunway.process.sources import Sources
+from airunway.process.caches import Caches, Sources
 from airunway.resource import (
     ObjectKey,
     Resource,

@@ -31,7 +31,8 @@ from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Intent, Probe
 from airunway.routing.rights import RouteRights
 from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
-from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written
+from airunway.status.conditions import SERVED, Condition, conditions_in, written
+from airunway.status.events import ConditionEvents
 
 log = logging.getLogger(__name__)
 
@@ -354,21 +355,12 @@ class RouteReconciler:
                 generation = deployment["metadata"].get("generation", 0)
             status["conditions"] = written([condition], previous=conditions_in(live), generation=generation, now=now)
         if await self._status.write(deployment, status):
-            url = str(dig(status, "gateway", "url", default=""))
-            self._announce(deployment, change_of(deployment, status, CONDITION), url=url)
+            for event in _EVENTS.of(deployment, status, more=text_at(status, "gateway", "url")):
+                self._events.emit(deployment, **event.arguments)
         return None
 
-    def _announce(self, deployment: Resource, change: Change, *, url: str) -> None:
-        """Emit an event where the route became ready, or has another fault than before."""
-        message = text_at(change.after, "message")
-        if change.became_true:
-            note = f"{message}: {url}" if url else message
-            self._events.emit(deployment, reason="RouteReady", note=note, action="Route")
-        if change.is_new_fault:
-            if change.after["reason"] == "RouteConflict":
-                self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action="Route")
-            else:
-                self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action="Route")
+
+_EVENTS = ConditionEvents(type=CONDITION, when_true="RouteReady", when_fault="RouteNotReady", faults=("RouteConflict",))
 
 
 def serves(deployment: Resource) -> bool:

@@ -69,7 +69,7 @@ from airunway.kube.transforms import (
     strip_managed_fields,
     transform_once,
 )
-from airunway.kube.writes import Listener, MutationCache, StatusWriter, add_finalizer, remove_finalizers
+from airunway.kube.writes import MutationCache, StatusWriter, add_finalizer, remove_finalizers
 
 __all__ = [
     "CLUSTER_ROLE",
@@ -112,7 +112,6 @@ __all__ = [
     "Kind",
     "KubeError",
     "LeaderElector",
-    "Listener",
     "MalformedAnswer",
     "MutationCache",
     "NotFound",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airunway.api import names
-from airunway.artifacts.deployments import CONDITION, wants_cache
+from airunway.artifacts.deployments import CONDITION, wants_cache, why_unready
 from airunway.artifacts.jobs import downloads, finished
+from airunway.artifacts.status import is_made
 from airunway.artifacts.volumes import STORAGE, claims_named, has_volumes
 from airunway.configs.resolution import is_refused
 from airunway.kube import Client, Priority
@@ -18,13 +19,12 @@ from airunway.modelcache.caches import ArtifactCaches, Owner
 from airunway.modelcache.deployments import CacheReconciler
 from airunway.modelcache.downloads import ProgressReader, Tries, artifact_points, running_downloads
 from airunway.modelcache.templates import WarmTemplates, user_name
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, ProviderCapabilities
 from airunway.process.config_policy import NamespaceGrants
 from airunway.process.jobs import Slots
 from airunway.process.part import Part, Work
 from airunway.process.predicates import Reads
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.sources import ProviderCapabilities
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -142,31 +142,28 @@ class ModelCacheApplication(Part):
         self.sources = (self._providers, self._configs, self._artifact_configs, self._caches, self._templates)
         self.work = (
             Work(
-                name="model-cache",
-                queue=self._queue,
-                reconcile=self._reconciler.reconcile,
+                "model-cache",
+                self._reconciler.reconcile,
                 workers=_WORKERS,
                 provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
                 begin=lambda: self._base.enqueue_all("lead", self._matters),
             ),
             Work(
-                name="warm-templates",
-                queue=self._template_queue,
-                reconcile=self._templates.reconcile,
+                "warm-templates",
+                self._templates.reconcile,
                 begin=self._templates.wake_all,
             ),
             Work(
-                name="model-artifacts",
-                queue=self._artifact_queue,
-                reconcile=self._artifacts.reconcile,
+                "model-artifacts",
+                self._artifacts.reconcile,
                 workers=_WORKERS,
                 begin=self._begin_artifacts,
                 end=self._slots.clear,  # a process that stands by has no downloads
             ),
         )
         self.tasks = {"progress": self._progress.run}
-        caches.metrics.add_source("model-artifacts", lambda: artifact_points(list(artifacts.items())))
-        caches.metrics.add_source("model-downloads", lambda: self._slots.points("airunway_model_downloads"))
+        self.metrics.add_source("model-artifacts", lambda: artifact_points(list(artifacts.items())))
+        self.metrics.add_source("model-downloads", lambda: self._slots.points("airunway_model_downloads"))
 
     def _begin_artifacts(self) -> None:
         """Downloads that run keep their slots."""
@@ -239,10 +236,13 @@ class ModelCacheApplication(Part):
 
     def _on_policy(self, namespace: str) -> None:
         """The policy, or the labels of a namespace, have changed (empty: the policy)."""
+        self._wake_artifacts(namespace)
+        self._templates.wake_all(namespace)
+
+    def _wake_artifacts(self, namespace: str = "") -> None:
         for key in list(self._caches.artifacts.reflector.keys()):
             if namespace in ("", key.namespace):
                 self._wake_artifact(key)
-        self._templates.wake_all(namespace)
 
     def _note_users(self, artifact: ObjectKey) -> None:
         """Reconcile an artifact whose users have changed, once for all changes of five seconds: fifty deployments of
@@ -266,10 +266,6 @@ class ModelCacheApplication(Part):
             for user in self._users.get(artifact)
             if (condition_of(user, CONDITION) or {}).get("reason") == "AccessModeConflict"
         )
-
-    def _wake_artifacts(self) -> None:
-        for key in list(self._caches.artifacts.reflector.keys()):
-            self._wake_artifact(key)
 
     def _on_provider(self, provider: str) -> None:
         self._base.enqueue_all(
@@ -348,22 +344,9 @@ _OF_USERS = Reads(status=("modelCache.artifactName",), made=(is_deleting, labels
 """What an artifact reads of its users."""
 
 
-def _tenths(artifact: Resource) -> object:
-    """The progress in steps of ten percent."""
-    done = dig(artifact, "status", "progress", "percentage")
-    return done // 10 if isinstance(done, int) else None
-
-
 READS_OF_ARTIFACT = Reads(
-    metadata=("uid", "generation"),
-    status=(
-        "phase",
-        "reason",
-        "message",
-        "persistentVolumeClaim",
-        "allocatedSize",
-        "completed.claimUID",
-    ),
-    made=(is_deleting, _tenths),
+    metadata=("uid", "generation", "ownerReferences"),
+    status=("persistentVolumeClaim", "allocatedSize", "completed.claimUID"),
+    made=(is_deleting, is_made, why_unready),
 )
 """What the users of an artifact read of it."""

@@ -35,7 +35,8 @@ from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, managed_by, mapping_at, uid_of
-from airunway.status.conditions import Condition, change_of
+from airunway.status.conditions import Condition
+from airunway.status.events import ConditionEvents
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 from airunway.validation.policy import Grants
@@ -299,13 +300,17 @@ class ArtifactReconciler:
             return None
         memory.reported = now
         self._tries.note(artifact.get("status") or {}, decision.status)
-        if change_of(artifact, decision.status, "Ready").became_true:
-            note = f"{dig(decision.status, 'completed', 'bytes')} bytes are complete and verified"
-            self._events.emit(artifact, reason="ModelCacheReady", note=note, action="Download")
-        download = change_of(artifact, decision.status, "DownloadReady")
-        if download.is_new_fault:
-            self._events.emit(artifact, reason="DownloadFailed", note=download.text, warning=True, action="Download")
+        note = f"{dig(decision.status, 'completed', 'bytes')} bytes are complete and verified"
+        for condition in _EVENTS:
+            for event in condition.of(artifact, decision.status, note=note):
+                self._events.emit(artifact, **event.arguments)
         return None
+
+
+_EVENTS = (
+    ConditionEvents(type="Ready", when_true="ModelCacheReady"),
+    ConditionEvents(type="DownloadReady", when_fault="DownloadFailed"),
+)
 
 
 def users_wait(live: object, wanted: Resource, *, reported: datetime | None, now: datetime) -> float | None:

@@ -21,9 +21,8 @@ from airunway.kube import (
 )
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
 from airunway.owned.views import OwnedView, known_objects, views_by_kind
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, Sources
 from airunway.process.jobs import job_pod
-from airunway.process.sources import Sources
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, kept, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 

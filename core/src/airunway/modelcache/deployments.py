@@ -41,7 +41,8 @@ from airunway.resource import (
     key_of,
     labels_of,
 )
-from airunway.status.conditions import Change, Condition, change_of, written_on
+from airunway.status.conditions import Condition, written_on
+from airunway.status.events import ConditionEvents
 from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import find_root_cause
@@ -241,11 +242,8 @@ class CacheReconciler:
         if conditions:
             status["conditions"] = sorted(conditions, key=lambda condition: str(condition.get("type")))
         if await self._status.write(deployment, status) and cache.write_status:
-            self._announce(deployment, change_of(deployment, status, CONDITION))
+            for event in _EVENTS.of(deployment, status):
+                self._events.emit(deployment, **event.arguments)
 
-    def _announce(self, deployment: Resource, change: Change) -> None:
-        """Emit an event where the weights became ready, or have another fault than before."""
-        if change.became_true:
-            self._events.emit(deployment, reason="ModelCacheReady", note=change.after["message"], action="Download")
-        if change.is_new_fault:
-            self._events.emit(deployment, reason="DownloadFailed", note=change.text, warning=True, action="Download")
+
+_EVENTS = ConditionEvents(type=CONDITION, when_true="ModelCacheReady", when_fault="DownloadFailed")

@@ -18,10 +18,9 @@ from airunway.kube import EventRecorder
 from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.owned.writer import REFUSED_RETRY
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, Sources
 from airunway.process.config_policy import NamespaceGrants, not_allowed
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.sources import Sources
 from airunway.process.templates import TemplateProjection
 from airunway.resource import ObjectKey, Resource, key_of, label_value, labels_of
 from airunway.templates.contribution import contribution_of, keeps_warm, warm_requests

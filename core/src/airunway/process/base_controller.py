@@ -145,7 +145,8 @@ class BaseController:
         self._metrics = caches.metrics
         self._project = caches.project
         self.deployments: SharedCache = caches.deployments()
-        self._queues: list[WorkQueue[ObjectKey]] = []
+        self.queues: dict[str, WorkQueue[ObjectKey]] = {}
+        """By the name of their controller; the first one is that of the deployments."""
         self._reviews: dict[Hashable, tuple[Callable[[Resource], bool], Callable[[], list[Resource]], bool]] = {}
         self._calm_at: dict[Hashable, float] = {}
         """When the rest of a cause ends, in monotonic seconds."""
@@ -155,9 +156,13 @@ class BaseController:
             caches.client,
             component=f"{names.GROUP}/{component}",
             instance=instance or component,
-            busy=lambda: self.leads and any(queue.depth > 0 for queue in self._queues[:1]),
+            busy=lambda: self.leads and self._first.depth > 0,
         )
         self._metrics.show_events(component, self.events)
+
+    @property
+    def _first(self) -> WorkQueue[ObjectKey]:
+        return next(iter(self.queues.values()))
 
     def overlay(self) -> MutationCache:
         """The deployments' cache with the answers to the part's own writes on top; each deployment has its whole
@@ -170,7 +175,7 @@ class BaseController:
         keys.
         """
         queue: WorkQueue[ObjectKey] = WorkQueue(sharer_of=lambda key: key.namespace)
-        self._queues.append(queue)
+        self.queues[controller] = queue
         self._metrics.show_queue(controller, queue, component=self.component)
         return queue
 
@@ -204,8 +209,8 @@ class BaseController:
         Otherwise its author could cause reconciles, and upstream writes, at the speed of the edits.
         """
         if is_user_edit(old, new):
-            self._queues[0].rest(key, self._edits.rest_after(key))
-        self._queues[0].add(key, self.urgency)
+            self._first.rest(key, self._edits.rest_after(key))
+        self._first.add(key, self.urgency)
 
     def enqueue_all(
         self,
@@ -243,7 +248,7 @@ class BaseController:
                         await asyncio.sleep(0)
                     if wanted(deployment):
                         number += 1
-                        self._queues[0].add(key_of(deployment), Priority.BULK)
+                        self._first.add(key_of(deployment), Priority.BULK)
                 if damped:
                     self._rest(cause, min(LONGEST_REST, number * REST_OF_EACH))
 

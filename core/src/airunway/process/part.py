@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
-from airunway.kube import WorkQueue, wait_until_synced
+from airunway.kube import wait_until_synced
 from airunway.process.base_controller import BaseController, Reconcile, not_synced
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, Source, first_problem
 from airunway.process.manager import Lead
-from airunway.process.sources import Source, first_problem
 from airunway.resource import ObjectKey
 
 
@@ -22,13 +21,14 @@ def _nothing() -> None:
     pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Work:
-    """One controller of a part: workers that reconcile the keys of a queue while the part leads."""
+    """One controller of a part: workers that reconcile the keys of its queue while the part leads."""
 
     name: str
-    queue: WorkQueue[ObjectKey]
+    """The name of controller and queue."""
     reconcile: Reconcile
+    _: KW_ONLY
     workers: int = 1
     provider_of: Callable[[ObjectKey], str] = lambda _: ""
     """The provider of an object, for logs and metrics."""
@@ -52,6 +52,7 @@ class Part:
     def __init__(self, caches: Caches, *, component: str, instance: str = "") -> None:
         self._base = BaseController(caches, component=component, instance=instance)
         self._deployments = self._base.deployments
+        self.metrics = caches.metrics
 
     def unready(self) -> str | None:
         """Why the part cannot work yet, or None."""
@@ -83,6 +84,10 @@ class Part:
 
     async def _controller(self, work: Work) -> None:
         controller = self._base.controller(
-            work.name, work.queue, work.reconcile, provider_of=work.provider_of, workers=work.workers
+            work.name,
+            self._base.queues[work.name],
+            work.reconcile,
+            provider_of=work.provider_of,
+            workers=work.workers,
         )
         await controller.run()

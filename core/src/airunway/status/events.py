@@ -6,10 +6,13 @@ generated from this list, and a test compares the list with the events that the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from airunway.resource import Resource
+from airunway.resource import Resource, text_at
+from airunway.status.conditions import change_of
 
 
 class Emitter(StrEnum):
@@ -57,6 +60,39 @@ class Event:
     @property
     def warning(self) -> bool:
         return EVENTS[self.reason].warning
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `EventRecorder.emit` takes besides the object."""
+        named = {"reason": self.reason, "note": self.note, "related": self.related}
+        return named | {"warning": self.warning, "action": self.action}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionEvents:
+    """The events of one condition, by their reasons."""
+
+    type: str
+    when_true: str = ""
+    """Where it became True."""
+    when_fault: str = ""
+    """Where it reports a fault that it did not report before."""
+    faults: tuple[str, ...] = ()
+    """Faults with an event of their own, which has the same reason."""
+
+    def of(self, obj: Resource, status: Resource, *, note: str = "", more: str = "") -> Iterator[Event]:
+        """The events of a write of `status`. Of a condition that became True, the note is its message (or `note`), and
+        `more` after a colon.
+        """
+        change = change_of(obj, status, self.type)
+        message = text_at(change.after, "message")
+        if self.when_true and change.became_true:
+            yield Event(reason=self.when_true, note=": ".join(filter(None, (note or message, more))))
+        if self.when_fault and change.is_new_fault:
+            if (reason := change.after["reason"]) in self.faults:
+                yield Event(reason=reason, note=message)
+            else:
+                yield Event(reason=self.when_fault, note=change.text)
 
 
 _REGISTERED = (
