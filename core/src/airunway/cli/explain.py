@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, parse_target
-from airunway.cli.explained import (
-    cache_explanation,
-    cache_lines,
-    config_explanation,
-    config_lines,
-    origin_of,
-    template_explanation,
-    template_lines,
-)
+from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, parse_target, remark
 from airunway.cli.manifests import Manifests, manifests_in, namespace_labels_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
@@ -33,10 +24,10 @@ from airunway.table import format_table
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from airunway.cli.template_inputs import Expanded
     from airunway.kube import Client
     from airunway.selection.explanation import Explanation
     from airunway.selection.facts import ProviderFacts
+    from airunway.tools.expanded import Expanded
     from airunway.validation.policy import Policy
     from airunway.view.explanation import CandidateRow, ExplanationView
 
@@ -95,8 +86,9 @@ def explain(
         raise typer.BadParameter(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
-    from airunway.cli.template_inputs import with_templates
+    from airunway.cli.explained import cache_lines, config_lines, template_lines
     from airunway.selection.facts import provider_facts
+    from airunway.tools.explained import cache_explanation, config_explanation, template_explanation
     from airunway.view.explanation import explanation_view
 
     access = Access(kubeconfig, context)
@@ -105,7 +97,7 @@ def explain(
         given = manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
         deployments, configs, now = _read(target, given, namespace, providers, access)
         runtime_configs = given.configs if given is not None else _read_runtime_configs(deployments[0], access)
-        found = with_templates(
+        found = inputs.with_templates(
             deployments,
             given.templates if given is not None else (),
             access=access,
@@ -131,7 +123,7 @@ def explain(
     followed = [
         {
             **template_explanation(each),
-            **config_explanation(each.deployment, runtime_configs, own=each.own, template=origin_of(each)),
+            **config_explanation(each.deployment, runtime_configs, own=each.own, template=each.origin),
             **cache_explanation(each.deployment, runtime_configs, artifacts),
         }
         for each in found
@@ -167,6 +159,7 @@ def _explanation(
 ) -> Explanation:
     """The selection of a deployment, with the warnings of the provider that it gets; `labels` are by namespace."""
     from airunway.selection import explanation as selection
+    from airunway.tools.assignment import asking_plugins, warnings_of
 
     if found.problem:
         return selection.undecided(found.own, message=found.reason)
@@ -176,12 +169,12 @@ def _explanation(
         now=now,
         policy=policy,
         namespace_labels=labels.get(key_of(found.own).namespace),
-        asked=inputs.asking_plugins(found.deployment, now=now),
+        asked=asking_plugins(found.deployment, now=now),
     )
     engine = explanation.engine.engine if explanation.engine is not None else None
     if not explanation.provider or not engine or explanation.violations:
         return explanation
-    warnings = inputs.warnings_of(found.deployment, explanation.provider, engine, now=now)
+    warnings = warnings_of(found.deployment, explanation.provider, engine, now=now)
     return replace(explanation, warnings=warnings)
 
 
@@ -202,7 +195,9 @@ def _read(
         return deployments, configs, datetime.now(UTC)
     deployments = given.deployments
     if providers == INSTALLED:
-        return deployments, inputs.installed_configs(), datetime.now(UTC)
+        from airunway.tools.assignment import installed_configs
+
+        return deployments, installed_configs(), datetime.now(UTC)
     if providers:
         configs = provider_configs_in(Path(providers))
         return deployments, configs, _time_of(configs)
@@ -250,24 +245,20 @@ def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource
     """
     from airunway.configs.resolution import config_name
     from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
-    from airunway.kube import Forbidden
+    from airunway.snapshots.reader import Reader
 
     name, namespace = config_name(deployment), key_of(deployment).namespace
 
     async def read(client: Client) -> list[Resource]:
-        configs = []
-        for kind, key in (
-            (RUNTIME_CONFIG, ObjectKey(namespace, name)),
-            (CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
-        ):
-            try:
-                found = await client.find(kind, key)
-            except Forbidden as error:
-                typer.echo(printable(f"airunway: {error}: it counts as absent here"), err=True)
-                continue
-            if found is not None:
-                configs.append({**found, "kind": kind.kind})
-        return configs
+        reader = Reader(client)
+        found = [
+            await reader.get(RUNTIME_CONFIG, ObjectKey(namespace, name)),
+            await reader.get(CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
+        ]
+        for each in found:
+            if each.unseen is not None:
+                remark(f"airunway: {each.unseen}: it counts as absent here")
+        return [item for each in found for item in each.items]
 
     return on_cluster(read, access)
 
@@ -279,19 +270,15 @@ def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
     other errors.
     """
     from airunway.kinds import MODEL_ARTIFACT
-    from airunway.kube import Forbidden
+    from airunway.snapshots.reader import Reader
 
     if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
         return []
-
-    async def read(client: Client) -> list[Resource]:
-        try:
-            return await client.list_if_served(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
-        except Forbidden as error:
-            typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
-            return []
-
-    return on_cluster(read, access)
+    namespace = key_of(deployment).namespace
+    listed = on_cluster(lambda client: Reader(client).list(MODEL_ARTIFACT, namespace=namespace), access)
+    if listed.unseen is not None:
+        remark(f"airunway: {listed.unseen}: they count as absent here")
+    return [*listed.items]
 
 
 # ---------------------------------------------------------------------------------------------------- what is printed

@@ -9,6 +9,7 @@ from contextlib import suppress
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, Gone, KubeError, Reflector, Unauthorized
 from airunway.resource import ObjectKey, Resource, dig
+from airunway.snapshots.reader import Listed, right_to, unseen_for
 from airunway.snapshots.reading import (
     Source,
     Surroundings,
@@ -17,9 +18,9 @@ from airunway.snapshots.reading import (
     pod_sources,
     sources_of,
     surroundings_of,
-    unseen_for,
 )
-from airunway.view import DeploymentSnapshot, Unseen
+from airunway.unseen import Unseen
+from airunway.view import DeploymentSnapshot
 
 _CALM = 0.1
 """Seconds for which changes are collected: one rollout changes many objects at once."""
@@ -80,10 +81,16 @@ class Watched:
         """Why it is not read; None if it is."""
         source = self.source
         if isinstance(self.refused, Forbidden):
-            right = source.right.replace(source.right.split()[0], "list and watch", 1)
-            return Unseen(what=source.what, why="you have no right to it", right=right)
+            right = right_to("list and watch", source.kind, source.key.namespace)
+            return unseen_for(source.what, self.refused, right=right)
         error = self.refused or self.error
-        return unseen_for(source, error) if error is not None else None
+        return unseen_for(source.what, error) if error is not None else None
+
+    @property
+    def read(self) -> Listed:
+        """What is known by now; nothing of a watch that is `unseen`."""
+        unseen = self.unseen
+        return Listed(unseen=unseen) if unseen is not None else Listed(items=tuple(self.items))
 
     async def _until_answered(self) -> None:
         await self.cache.answered.wait()
@@ -148,11 +155,9 @@ async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[Dep
                 if around is None or around[0] != made:
                     around = made, await surroundings_of(client, deployment)
                 await _adjust(client, caches, deployment, around[1], changed)
-                read = [cache for cache in caches.values() if cache.unseen is None]
-                unseen = [(cache.source, cache.unseen) for cache in caches.values() if cache.unseen is not None]
-                found = [(cache.source, cache.items) for cache in read]
+                reads = [(source, cache.read) for source, cache in caches.items()]
                 others = [*around[1].unseen, *([top.unseen] if top.unseen is not None else [])]
-                yield assembled(deployment, found, unseen, others)
+                yield assembled(deployment, reads, others)
             await changed.wait()
             await asyncio.sleep(_CALM)
     finally:
