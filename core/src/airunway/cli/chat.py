@@ -127,7 +127,7 @@ async def _ask(talk: Dialogue, prompt: str, *, show: bool = True) -> AnswerView 
         view = await talk.ask(prompt, printer.write)
     except DialogueError as error:
         printer.end()
-        _problem(str(error))
+        remark(f"airunway: {error}")
         return None
     finally:
         printer.end()
@@ -173,10 +173,6 @@ async def _interruptible(work: Coroutine[object, object, object]) -> None:
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, before)
-
-
-def _problem(text: str) -> None:
-    typer.echo(f"airunway: {bounded(text)}", err=True)
 
 
 # ----------------------------------------------------------------------------------------------------- the terminal

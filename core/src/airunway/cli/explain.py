@@ -96,13 +96,13 @@ def explain(
         rules = inputs.policy_in(policy) if policy is not None else None
         given = manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
         deployments, configs, now = _read(target, given, namespace, providers, access)
-        runtime_configs = given.configs if given is not None else _read_runtime_configs(deployments[0], access)
         found = inputs.with_templates(
             deployments,
             given.templates if given is not None else (),
             access=access,
             on_cluster=not providers,
         )
+        runtime_configs, artifacts = _read_followed(found[0], access) if given is None else (given.configs, [])
         labels: dict[str, dict[str, str]] = {}
         if policy is not None and file is not None and providers:
             labels = namespace_labels_in(file)
@@ -117,9 +117,6 @@ def explain(
             hint = "; --providers installed compares with those that are installed here"
         fail(f"unknown provider {why_not!r} (providers: {known}){hint}")
     explanations = [_explanation(each, facts, now=now, policy=rules, labels=labels) for each in found]
-    artifacts: list[Resource] = []
-    if file is None:
-        artifacts = _read_artifacts(found[0].deployment, access)
     followed = [
         {
             **template_explanation(each),
@@ -237,48 +234,19 @@ def _read_namespace_labels(names: Collection[str], access: Access) -> dict[str, 
     return on_cluster(read, access)
 
 
-def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource]:
-    """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
+def _read_followed(found: Expanded, access: Access) -> tuple[list[Resource], list[Resource]]:
+    """The runtime configs that a deployment follows, and the artifacts beside which it is. Exits with 1 on errors.
 
-    A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
-    Exits with 1 on other errors.
-    """
-    from airunway.configs.resolution import config_name
-    from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
-    from airunway.snapshots.reader import Reader
-
-    name, namespace = config_name(deployment), key_of(deployment).namespace
-
-    async def read(client: Client) -> list[Resource]:
-        reader = Reader(client)
-        found = [
-            await reader.get(RUNTIME_CONFIG, ObjectKey(namespace, name)),
-            await reader.get(CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
-        ]
-        for each in found:
-            if each.unseen is not None:
-                remark(f"airunway: {each.unseen}: it counts as absent here")
-        return [item for each in found for item in each.items]
-
-    return on_cluster(read, access)
-
-
-def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
-    """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
-
-    A cluster without the kind has none. Without the right to list them, standard error names it. Exits with 1 on
-    other errors.
+    What may not be read is named on stderr, and counts as absent.
     """
     from airunway.kinds import MODEL_ARTIFACT
-    from airunway.snapshots.reader import Reader
+    from airunway.snapshots.followed import read_followed
 
-    if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
-        return []
-    namespace = key_of(deployment).namespace
-    listed = on_cluster(lambda client: Reader(client).list(MODEL_ARTIFACT, namespace=namespace), access)
-    if listed.unseen is not None:
-        remark(f"airunway: {listed.unseen}: they count as absent here")
-    return [*listed.items]
+    read = on_cluster(lambda client: read_followed(client, found.own, found.deployment), access)
+    for each in read.unseen:
+        remark(f"airunway: {each}: it counts as absent here")
+    artifacts = [each for each in read.items if each["kind"] == MODEL_ARTIFACT.kind]
+    return [each for each in read.items if each not in artifacts], artifacts
 
 
 # ---------------------------------------------------------------------------------------------------- what is printed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -113,18 +113,8 @@ def fit(
             deployments = [each.deployment for each in found_templates]
         else:
             deployments = [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
-        found = fitted(
-            deployments,
-            access=Access(kubeconfig, context),
-            namespace=namespace,
-            nodes=nodes,
-            gpu=gpu,
-            model_config=model_config,
-            fetch=fetch,
-            providers=providers,
-            sequences=sequences,
-            as_model=file is None,
-        )
+        options = GpuOptions(Access(kubeconfig, context), namespace, nodes, gpu, model_config, fetch)
+        found = fitted(deployments, options, providers=providers, sequences=sequences, as_model=file is None)
     if output == "table":
         typer.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
     elif output == "name":
@@ -136,15 +126,23 @@ def fit(
         raise typer.Exit(DOES_NOT_FIT)
 
 
+class GpuOptions(NamedTuple):
+    """Where GPUs and the facts of models come from."""
+
+    access: Access
+    namespace: str
+    nodes: Path | None
+    """File instead of the cluster."""
+    gpu: str
+    """GPU instead of nodes; empty: nodes."""
+    model_config: Path | None
+    fetch: bool
+
+
 def fitted(
     deployments: Sequence[Resource],
+    given: GpuOptions,
     *,
-    access: Access,
-    namespace: str,
-    nodes: Path | None,
-    gpu: str,
-    model_config: Path | None,
-    fetch: bool,
     providers: str = "",
     sequences: int = 1,
     as_model: bool,
@@ -168,28 +166,21 @@ def fitted(
         configs = installed_configs() if providers == "installed" else provider_configs_in(Path(providers))
     found = []
     try:
-        around = gpu_rows(gpu) if gpu else _inventory(nodes, access=access, namespace=namespace)
+        around = gpu_rows(given.gpu) if given.gpu else _inventory(given)
 
         def facts(model: str) -> Checkpoint:
-            if fetch and model_config is None:
+            if given.fetch and given.model_config is None:
                 return asyncio.run(fetched(model))
             return facts_of(
-                model, directory=model_config, added=around.models if isinstance(around, Inventory) else None
+                model, directory=given.model_config, added=around.models if isinstance(around, Inventory) else None
             )
 
         for deployment in deployments:
             try:
-                found.append(
-                    sized(
-                        deployment,
-                        around,
-                        facts_of=facts,
-                        configs=configs,
-                        sequences=sequences,
-                        as_model=as_model,
-                        ask=ask,
-                    )
+                one = sized(
+                    deployment, around, facts_of=facts, configs=configs, sequences=sequences, as_model=as_model, ask=ask
                 )
+                found.append(one)
             except ParseError as error:
                 fail(f"ModelDeployment {key_of(deployment)}: {error}")
     except UnknownGpuError as error:
@@ -201,17 +192,17 @@ def fitted(
     return found
 
 
-def _inventory(nodes: Path | None, *, access: Access, namespace: str) -> Inventory:
+def _inventory(given: GpuOptions) -> Inventory:
     """Nodes, pods and providers of a file, else of the cluster. Raises ManifestError (also without a Node)."""
     from airunway.sizing.inventory import inventory_among
 
-    if nodes is None:
+    if given.nodes is None:
         from airunway.snapshots.inventory import read_inventory
 
-        return on_cluster(lambda client: read_inventory(client, namespace=namespace), access)
-    found = inventory_among(objects_in(nodes))
+        return on_cluster(lambda client: read_inventory(client, namespace=given.namespace), given.access)
+    found = inventory_among(objects_in(given.nodes))
     if not found.nodes:
-        raise ManifestError(f"{nodes}: contains no Node")
+        raise ManifestError(f"{given.nodes}: contains no Node")
     return found
 
 

@@ -54,7 +54,7 @@ def with_templates(
         raise ManifestError(str(error)) from error
     if not asking:
         return found
-    from airunway.snapshots.templates import read_for, with_given
+    from airunway.snapshots.followed import read_for, with_given
 
     if not on_cluster:
         missing = next((each for each in found if each.reason == "TemplateNotFound"), None)
@@ -65,7 +65,7 @@ def with_templates(
     read = cluster.on_cluster(lambda client: read_for(client, asking), access)
     for each in read.unseen:
         remark(f"airunway: {each}: they count as absent here")
-    return expanded(deployments, with_given(read.templates, given))
+    return expanded(deployments, with_given(read.items, given))
 
 
 def policy_in(path: Path) -> Policy:

@@ -85,7 +85,7 @@ async def _once(client: Client, key: ObjectKey, wanted: LogOptions) -> None:
         fail(no_role(key, wanted.role, roles))
     if not wanted.previous:
         events = await read_events(client, deployment)
-        if (unseen := events.unseen) is not None:
+        for unseen in events.unseen:
             why = f"you have no right to {unseen.right}: ask for the ClusterRole view there"
             shown = "not all shown" if events.items else "not shown"
             remark(f"ends of pods that are gone are {shown}: {why if unseen.right else unseen.why}")

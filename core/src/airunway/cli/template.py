@@ -22,7 +22,7 @@ from airunway.table import format_table
 
 if TYPE_CHECKING:
     from airunway.kube import Client
-    from airunway.snapshots.templates import TemplateSet
+    from airunway.snapshots.reader import Listed
     from airunway.tools.expanded import Expanded
     from airunway.unseen import Unseen
 
@@ -73,7 +73,7 @@ def list_(
     if all_namespaces and namespace:
         raise typer.BadParameter("--all-namespaces and --namespace exclude each other")
     found, _ = _read(file, namespace, Access(kubeconfig, context), everywhere=all_namespaces)
-    templates = sorted(found.templates, key=lambda each: (not key_of(each).namespace, key_of(each)))
+    templates = sorted(found.items, key=lambda each: (not key_of(each).namespace, key_of(each)))
     if output == "table":
         if templates:
             rows = [list_row(each) for each in templates]
@@ -109,7 +109,7 @@ def show(
     Environment variables are shown by name only.
     """
     from airunway.cli.template_view import template_text
-    from airunway.snapshots.templates import read_users
+    from airunway.snapshots.followed import read_users
     from airunway.unseen import Unseen
     from airunway.view.templates import template_resource
 
@@ -118,8 +118,7 @@ def show(
     if file:
         users: Sequence[Resource] | Unseen = Unseen(what="users", why="the template is that of a file")
     else:
-        listed = on_cluster(lambda client: read_users(client, wanted), Access(kubeconfig, context))
-        users = listed.unseen or listed.items
+        users = on_cluster(lambda client: read_users(client, wanted), Access(kubeconfig, context)).found
     if output == "name":
         typer.echo(_resource_name(wanted))
     elif output == "text":
@@ -165,7 +164,7 @@ def render(
         raise typer.BadParameter("name a template, or a file of deployments with -f")
     if name:
         found, where = _read(file, namespace, Access(kubeconfig, context))
-        deployments = expanded([_minimal(_named(name, where, found), where)], found.templates)
+        deployments = expanded([_minimal(_named(name, where, found), where)], found.items)
     else:
         deployments = _of_files(file or [], namespace, Access(kubeconfig, context))
     documents, refused = [], False
@@ -212,8 +211,8 @@ def why(
     request = request_of({"templateRef": {"modelName": model, **filled(metric=metric, precision=precision)}})
     assert request is not None, "a reference is given"
     found, where = _read(file, namespace, Access(kubeconfig, context))
-    own = [each for each in found.templates if key_of(each).namespace == where]
-    shared = [each for each in found.templates if not key_of(each).namespace]
+    own = [each for each in found.items if key_of(each).namespace == where]
+    shared = [each for each in found.items if not key_of(each).namespace]
     choice = choose(
         request,
         namespaced=own,
@@ -239,23 +238,24 @@ def _read(
     access: Access,
     *,
     everywhere: bool = False,
-) -> tuple[TemplateSet, str]:
+) -> tuple[Listed, str]:
     """The templates of files, or those of the namespace and the cluster, and the namespace. Exits with 1 on errors."""
     from airunway.cli.manifests import templates_in
-    from airunway.snapshots.templates import TemplateSet, read_all
+    from airunway.snapshots.followed import read_templates
+    from airunway.snapshots.reader import Listed
 
     if files:
         with inputs.reporting():
-            return TemplateSet(templates=tuple(templates_in(files, namespace=namespace))), namespace or "default"
+            return Listed(items=tuple(templates_in(files, namespace=namespace))), namespace or "default"
 
-    async def read(client: Client) -> tuple[TemplateSet, str]:
+    async def read(client: Client) -> tuple[Listed, str]:
         where = namespace or client.config.namespace
-        return await read_all(client, namespace="" if everywhere else where), where
+        return await read_templates(client, namespace="" if everywhere else where), where
 
     return on_cluster(read, access)
 
 
-def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
+def _named(given: str, namespace: str, found: Listed) -> Resource:
     """The template of a name: that of the namespace, else that of the cluster. Exits with 1 if there is none."""
     from airunway.templates.choice import CLUSTER_KIND, KIND
 
@@ -267,7 +267,7 @@ def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
     name = rest if separator else given
     visible = [
         each
-        for each in found.templates
+        for each in found.items
         if key_of(each).namespace in ("", namespace) and (kind is None or each["kind"] == kind)
     ]
     named = sorted((each for each in visible if key_of(each).name == name), key=lambda each: not key_of(each).namespace)
@@ -277,7 +277,7 @@ def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
     return named[0]
 
 
-def _no_such(given: str, name: str, namespace: str, found: TemplateSet, visible: Sequence[Resource]) -> NoReturn:
+def _no_such(given: str, name: str, namespace: str, found: Listed, visible: Sequence[Resource]) -> NoReturn:
     """Exit with 1, and the nearest name."""
     import difflib
 

@@ -24,7 +24,7 @@ class Inventory:
     """InferenceProviderConfigs."""
     models: Mapping[str, tuple[str, Mapping[str, Any]]]
     """Entries of catalogue ConfigMaps by lower-case id."""
-    models_unseen: Unseen | None = None
+    models_unseen: tuple[Unseen, ...] = ()
     """Why ConfigMaps could not be read."""
 
 

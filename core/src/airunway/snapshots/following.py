@@ -19,7 +19,6 @@ from airunway.snapshots.reading import (
     sources_of,
     surroundings_of,
 )
-from airunway.unseen import Unseen
 from airunway.view import DeploymentSnapshot
 
 _CALM = 0.1
@@ -71,26 +70,14 @@ class Watched:
         ]
 
     @property
-    def items(self) -> list[Resource]:
-        """The objects, each with its kind."""
-        kind = self.source.kind
-        return [{**obj, "kind": obj.get("kind") or kind.kind} for obj in self.cache.values()]
-
-    @property
-    def unseen(self) -> Unseen | None:
-        """Why it is not read; None if it is."""
-        source = self.source
-        if isinstance(self.refused, Forbidden):
-            right = right_to("list and watch", source.kind, source.key.namespace)
-            return unseen_for(source.what, self.refused, right=right)
-        error = self.refused or self.error
-        return unseen_for(source.what, error) if error is not None else None
-
-    @property
     def read(self) -> Listed:
-        """What is known by now; nothing of a watch that is `unseen`."""
-        unseen = self.unseen
-        return Listed(unseen=unseen) if unseen is not None else Listed(items=tuple(self.items))
+        """The objects, each with its kind; none of a watch that may not be read, or cannot be listed."""
+        kind, error = self.source.kind, self.refused or self.error
+        if error is not None:
+            verb = "list and watch" if isinstance(error, Forbidden) else "list"
+            right = right_to(verb, kind, self.source.key.namespace)
+            return Listed(unseen=(unseen_for(self.source.what, error, right=right),))
+        return Listed(items=tuple({**obj, "kind": obj.get("kind") or kind.kind} for obj in self.cache.values()))
 
     async def _until_answered(self) -> None:
         await self.cache.answered.wait()
@@ -147,7 +134,7 @@ async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[Dep
             if top.refused is not None:
                 raise top.refused
             # Until it can be listed it is what it was, which is not the same as deleted.
-            deployment = first if top.error is not None else next(iter(top.items), None)
+            deployment = first if top.error is not None else next(iter(top.read.items), None)
             if deployment is None:
                 yield None
             else:
@@ -156,7 +143,7 @@ async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[Dep
                     around = made, await surroundings_of(client, deployment)
                 await _adjust(client, caches, deployment, around[1], changed)
                 reads = [(source, cache.read) for source, cache in caches.items()]
-                others = [*around[1].unseen, *([top.unseen] if top.unseen is not None else [])]
+                others = [*around[1].unseen, *top.read.unseen]
                 yield assembled(deployment, reads, others)
             await changed.wait()
             await asyncio.sleep(_CALM)

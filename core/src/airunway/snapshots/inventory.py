@@ -22,21 +22,21 @@ async def read_inventory(client: Client, *, namespace: str) -> Inventory:
     reader = Reader(client)
     nodes = await reader.list(NODE)
     pods = await reader.list(POD, field_selector=_UNFINISHED)
-    unseen_pods, claims, slices = pods.unseen, Listed(), Listed()
+    claims = slices = Listed()
     # Claims matter if a pod has some; without them its GPUs would count as free.
     if any(dig(pod, "spec", "resourceClaims") for pod in pods.items):
         claims = await reader.list(_CLAIM, unserved="unseen")
         slices = await reader.list(_SLICE, unserved="unseen")
-        unseen_pods = claims.unseen or slices.unseen
+    unseen = next(iter((*claims.unseen, *slices.unseen)), None)
     where, label = namespace or client.config.namespace, f"{CATALOGUE_LABEL}=true"
     maps = await reader.list(CONFIG_MAP, namespace=where, label_selector=label)
     configs = await reader.list(INFERENCE_PROVIDER_CONFIG, unserved="unseen")
     return Inventory(
-        nodes=nodes.unseen or nodes.items,
-        pods=unseen_pods or pods.items,
+        nodes=nodes.found,
+        pods=unseen or pods.found,
         claims=claims.items,
         slices=slices.items,
-        configs=configs.unseen or configs.items,
+        configs=configs.found,
         models=entries_of_config_maps(maps.items),
         models_unseen=maps.unseen,
     )

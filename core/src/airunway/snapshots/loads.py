@@ -146,8 +146,7 @@ async def _of_label(client: Client, scope: ObjectKey, label: str, owners: Mappin
 
 
 async def _pods(client: Client, namespace: str, selector: str) -> Sequence[Resource] | Unseen:
-    listed = await Reader(client, tolerant=True).list(POD, namespace=namespace, label_selector=selector)
-    return listed.items if listed.unseen is None else listed.unseen
+    return (await Reader(client, tolerant=True).list(POD, namespace=namespace, label_selector=selector)).found
 
 
 def ready_pods(pods: Iterable[Resource]) -> list[Resource]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -12,7 +12,7 @@ from airunway.kube import ApiError, Client, Forbidden, Kind, KubeError, NotFound
 from airunway.kube.decoding import Page
 from airunway.kube.errors import AnswerTooLarge
 from airunway.redaction import bounded
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, key_of
 from airunway.unseen import Unseen
 
 T = TypeVar("T")
@@ -24,8 +24,22 @@ class Listed:
 
     items: tuple[Resource, ...] = ()
     """The objects, each with its kind."""
-    unseen: Unseen | None = None
-    """Why it was not read; beside `items`: why not all of it."""
+    unseen: tuple[Unseen, ...] = ()
+    """Why nothing was read; beside `items`: why not all of it."""
+
+    @property
+    def found(self) -> tuple[Resource, ...] | Unseen:
+        """The objects, or why none were read."""
+        return self.unseen[0] if self.unseen and not self.items else self.items
+
+
+def joined(reads: Iterable[Listed]) -> Listed:
+    """Returns what several reads have, each object and each reason once."""
+    reads = [*reads]
+    items = {(item["kind"], key_of(item)): item for read in reads for item in read.items}
+    return Listed(
+        items=tuple(items.values()), unseen=tuple(dict.fromkeys(each for read in reads for each in read.unseen))
+    )
 
 
 class Reader:
@@ -50,7 +64,7 @@ class Reader:
         work = self._client.find(kind, key)
         found = await self.see(what or f"{kind} {key.name}", work, right=right_to("get", kind, key.namespace))
         if isinstance(found, Unseen):
-            return Listed(unseen=found)
+            return Listed(unseen=(found,))
         return Listed(items=({**found, "kind": found.get("kind") or kind.kind},) if found is not None else ())
 
     async def list(
@@ -69,12 +83,12 @@ class Reader:
         )
         what, absent = what or str(kind), Listed()
         if unserved == "unseen":
-            absent = Listed(unseen=Unseen(what=what, why=f"the cluster does not serve {kind}"))
+            absent = Listed(unseen=(Unseen(what=what, why=f"the cluster does not serve {kind}"),))
         work_or_none = work if unserved == "error" else _or_none(work)
         found = await self.see(what, work_or_none, right=right_to("list", kind, namespace))
         if found is None:
             return absent
-        return Listed(unseen=found) if isinstance(found, Unseen) else Listed(items=tuple(found))
+        return Listed(unseen=(found,)) if isinstance(found, Unseen) else Listed(items=tuple(found))
 
     async def first(
         self,
@@ -106,9 +120,9 @@ class Reader:
 
         page = await self.see(what, one_page(), right=right_to("list", kind, namespace))
         if page is None or isinstance(page, Unseen):
-            return Listed(unseen=page)
-        cut = f"only the first {len(page.items)} of the list were read" if page.continue_token else ""
-        return Listed(items=tuple(page.items), unseen=Unseen(what=what, why=cut) if cut else None)
+            return Listed(unseen=(page,) if page is not None else ())
+        cut = Unseen(what=what, why=f"only the first {len(page.items)} of the list were read")
+        return Listed(items=tuple(page.items), unseen=(cut,) if page.continue_token else ())
 
 
 async def _or_none(work: Awaitable[T]) -> T | None:

@@ -263,7 +263,7 @@ async def surroundings_of(client: Client, deployment: Resource) -> Surroundings:
         reader.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", provider)),
         reader.see("kinds of the cluster", served_kinds_by_name(client), right="get /apis"),
     )
-    unseen = [each for each in (config.unseen, served) if isinstance(each, Unseen)]
+    unseen = [*config.unseen, *([served] if isinstance(served, Unseen) else [])]
     return Surroundings(
         config=config.items[0] if config.items else None,
         served={} if isinstance(served, Unseen) else served,
@@ -292,7 +292,7 @@ def assembled(
     by_content: dict[Content, dict[str, Resource]] = {}
     owned: list[Resource] = []
     for source, read in reads:
-        if read.unseen is not None and not read.items:
+        if read.unseen and not read.items:
             continue
         known = by_content.setdefault(source.content, {})
         for item in read.items:
@@ -306,13 +306,13 @@ def assembled(
     remarks = [*other]
     parts: dict[Content, tuple[Resource, ...] | Unseen] = {}
     for content in ("pods", "events"):
-        missing = [read.unseen for source, read in reads if source.content == content and read.unseen is not None]
+        missing = [each for source, read in reads if source.content == content for each in read.unseen]
         if missing and content not in by_content:
             parts[content] = missing[0]
         else:
             parts[content] = tuple(by_content.get(content, {}).values())
             remarks += missing
-    remarks += [read.unseen for source, read in reads if source.content == "objects" and read.unseen is not None]
+    remarks += [each for source, read in reads if source.content == "objects" for each in read.unseen]
     return DeploymentSnapshot(
         deployment={**deployment, "kind": MODEL_DEPLOYMENT.kind},
         pods=parts["pods"],

@@ -157,7 +157,7 @@ def sized(
 
 def _free(around: Inventory, placement: Placement, unseen: list[Unseen]) -> tuple[NodeGpus, ...]:
     """The GPUs of the nodes; what was not seen of them is added to `unseen`."""
-    unseen += [each for each in (around.nodes, around.pods, around.models_unseen) if isinstance(each, Unseen)]
+    unseen += [each for each in (around.nodes, around.pods, *around.models_unseen) if isinstance(each, Unseen)]
     if isinstance(around.nodes, Unseen):
         return ()
     return free_gpus(around.nodes, around.pods, claims=around.claims, slices=around.slices, placement=placement)

@@ -31,8 +31,8 @@ from airunway.runtime.crd_versions import detect
 from airunway.runtime.informers import kind_in
 from airunway.runtime.preview import plan_name
 from airunway.runtime.records import is_primary
+from airunway.snapshots.followed import read_for, with_given
 from airunway.snapshots.reader import Listed, Reader
-from airunway.snapshots.templates import read_for, with_given
 from airunway.status.conditions import PART_NAMES
 from airunway.templates.expansion import TEMPLATE_READY, effective
 from airunway.unseen import Unseen
@@ -98,7 +98,7 @@ class EditReader:
         stored = {**stored, "apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind}
         self._read = read = self._read or await self._read_cluster()
         templates = await read_for(self._client, [stored])
-        found_templates = with_given(templates.templates, self._templates)
+        found_templates = with_given(templates.items, self._templates)
         expanded = template_part(stored, source_among(found_templates)).deployment
         around = replace(await self._around(expanded, read), templates=tuple(found_templates))
         before = str(dig(stored, "status", "provider", "name", default=""))

@@ -176,7 +176,7 @@ async def read_leases(client: Client) -> Listed:
 
 def provider_run_in(leases: Listed, provider: str) -> ProviderRun:
     """How a provider runs according to these Leases."""
-    if leases.unseen is not None:
+    if leases.unseen:
         return _assumed("you may not list Leases in all namespaces")
     manager = names.provider_manager(provider)
     found = {

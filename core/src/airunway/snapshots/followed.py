@@ -1,27 +1,23 @@
-"""Reads templates: those that deployments ask for, those of a namespace; and who uses one."""
+"""Reads what deployments follow: templates, runtime configs and artifacts; and who uses a template."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_TEMPLATE
+from airunway.configs.resolution import config_name
+from airunway.kinds import (
+    CLUSTER_MODEL_TEMPLATE,
+    CLUSTER_RUNTIME_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_DEPLOYMENT,
+    MODEL_TEMPLATE,
+    RUNTIME_CONFIG,
+)
 from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.snapshots.reader import Listed, Reader
+from airunway.snapshots.reader import Listed, Reader, joined
 from airunway.templates.choice import request_of
-from airunway.unseen import Unseen
-
-
-@dataclass(frozen=True, kw_only=True)
-class TemplateSet:
-    """Templates that were read."""
-
-    templates: tuple[Resource, ...] = ()
-    """With their kinds."""
-    unseen: tuple[Unseen, ...] = ()
-    """What was not read, and which right would show it."""
 
 
 def with_given(templates: Sequence[Resource], given: Sequence[Resource]) -> list[Resource]:
@@ -30,7 +26,7 @@ def with_given(templates: Sequence[Resource], given: Sequence[Resource]) -> list
     return [*(each for each in templates if (each["kind"], key_of(each)) not in replaced), *given]
 
 
-async def read_for(client: Client, deployments: Iterable[Resource]) -> TemplateSet:
+async def read_for(client: Client, deployments: Iterable[Resource]) -> Listed:
     """Returns the templates that deployments name, use, or could get for their model. Raises KubeError."""
     wanted: dict[tuple[Kind, ObjectKey], None] = {}
     for deployment in deployments:
@@ -49,7 +45,7 @@ async def read_for(client: Client, deployments: Iterable[Resource]) -> TemplateS
     return await _read(client, list(wanted))
 
 
-async def read_all(client: Client, *, namespace: str) -> TemplateSet:
+async def read_templates(client: Client, *, namespace: str) -> Listed:
     """Returns all templates of a namespace (empty: of all), and those of the cluster. Raises KubeError."""
     wanted = [(MODEL_TEMPLATE, ObjectKey(namespace, "")), (CLUSTER_MODEL_TEMPLATE, ObjectKey("", ""))]
     return await _read(client, wanted, unserved="error")
@@ -57,21 +53,32 @@ async def read_all(client: Client, *, namespace: str) -> TemplateSet:
 
 async def _read(
     client: Client, wanted: Sequence[tuple[Kind, ObjectKey]], *, unserved: Literal["empty", "error"] = "empty"
-) -> TemplateSet:
+) -> Listed:
     """The objects, and the lists where a key has no name."""
-    reader = Reader(client)
-    found: dict[tuple[str, ObjectKey], Resource] = {}
-    unseen: dict[Unseen, None] = {}
+    reader, reads = Reader(client), []
     for kind, key in wanted:
         where = f" in namespace {key.namespace}" if key.namespace else " in all namespaces" * kind.namespaced
         what = f"{kind.plural}{where}"
         if key.name:
-            read = await reader.get(kind, key, what=what)
+            reads.append(await reader.get(kind, key, what=what))
         else:
-            read = await reader.list(kind, namespace=key.namespace, what=what, unserved=unserved)
-        found |= {(kind.kind, key_of(each)): {**each, "kind": kind.kind} for each in read.items}
-        unseen |= {read.unseen: None} if read.unseen is not None else {}
-    return TemplateSet(templates=tuple(found.values()), unseen=tuple(unseen))
+            reads.append(await reader.list(kind, namespace=key.namespace, what=what, unserved=unserved))
+    return joined(reads)
+
+
+async def read_followed(client: Client, own: Resource, effective: Resource) -> Listed:
+    """Returns the runtime configs that a deployment follows; with a model cache also the artifacts of its namespace.
+
+    `own` is the deployment as its user wrote it, `effective` with what its template gives. Raises KubeError.
+    """
+    reader, name, namespace = Reader(client), config_name(own), key_of(own).namespace
+    reads = [
+        await reader.get(RUNTIME_CONFIG, ObjectKey(namespace, name)),
+        await reader.get(CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
+    ]
+    if dig(effective, "spec", "model", "cache", "mode") not in (None, "None"):
+        reads.append(await reader.list(MODEL_ARTIFACT, namespace=namespace))
+    return joined(reads)
 
 
 async def read_users(client: Client, template: Resource) -> Listed:
