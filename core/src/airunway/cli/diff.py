@@ -117,10 +117,10 @@ def _chosen(configs: Sequence[Resource], deployment: Resource) -> str:
     """The provider that a new deployment gets, where plugins that are installed here refuse it too; empty if none."""
     from datetime import UTC, datetime
 
-    from airunway.tools.assignment import Unchosen, choose_among
+    from airunway.tools.assignment import Unchosen, choose
 
     try:
-        return choose_among(configs, deployment, provider="", now=datetime.now(UTC)).provider
+        return choose(deployment, configs, now=datetime.now(UTC)).provider
     except Unchosen:
         return ""  # the core's verdict is in the plan
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, parse_target, remark
+from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, remark
 from airunway.cli.manifests import Manifests, manifests_in, namespace_labels_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
@@ -96,12 +96,8 @@ def explain(
         rules = inputs.policy_in(policy) if policy is not None else None
         given = manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
         deployments, configs, now = _read(target, given, namespace, providers, access)
-        found = inputs.with_templates(
-            deployments,
-            given.templates if given is not None else (),
-            access=access,
-            on_cluster=not providers,
-        )
+        templates = given.templates if given is not None else ()
+        found = inputs.with_templates(deployments, templates, access=access, on_cluster=not providers)
         runtime_configs, artifacts = _read_followed(found[0], access) if given is None else (given.configs, [])
         labels: dict[str, dict[str, str]] = {}
         if policy is not None and file is not None and providers:
@@ -179,39 +175,25 @@ def _explanation(
 
 
 def _read(
-    target: list[str] | None,
-    given: Manifests | None,
-    namespace: str,
-    providers: str,
-    access: Access,
+    target: list[str] | None, given: Manifests | None, namespace: str, providers: str, access: Access
 ) -> tuple[list[Resource], list[Resource], datetime]:
-    """Deployments, provider configs, and the time for which they are evaluated."""
-    if given is None:
-        name = parse_target(target or [])
-        deployments, configs = _read_cluster(access, namespace=namespace, name=name)
-        return deployments, configs, datetime.now(UTC)
-    deployments = given.deployments
-    if providers == INSTALLED:
-        from airunway.tools.assignment import installed_configs
-
-        return deployments, installed_configs(), datetime.now(UTC)
-    if providers:
-        configs = provider_configs_in(Path(providers))
-        return deployments, configs, _time_of(configs)
-    _, configs = _read_cluster(access, namespace=namespace, name="")
-    return deployments, configs, datetime.now(UTC)
-
-
-def _read_cluster(access: Access, *, namespace: str, name: str) -> tuple[list[Resource], list[Resource]]:
-    """The ModelDeployment `name` (empty: none), all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
+    """Deployments, provider configs, and the time for which they are evaluated. Exits with 1 on errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 
     async def read(client: Client, key: ObjectKey) -> tuple[list[Resource], list[Resource]]:
         return [await client.get(MODEL_DEPLOYMENT, key)], await client.list_all(INFERENCE_PROVIDER_CONFIG)
 
-    if name:
-        return about_deployment([name], read, namespace=namespace, access=access)
-    return [], on_cluster(lambda client: client.list_all(INFERENCE_PROVIDER_CONFIG), access)
+    now = datetime.now(UTC)
+    if given is None:
+        return *about_deployment(target or [], read, namespace=namespace, access=access), now
+    if providers == INSTALLED:
+        from airunway.tools.assignment import installed_configs
+
+        return given.deployments, installed_configs(), now
+    if providers:
+        configs = provider_configs_in(Path(providers))
+        return given.deployments, configs, _time_of(configs)
+    return given.deployments, on_cluster(lambda client: client.list_all(INFERENCE_PROVIDER_CONFIG), access), now
 
 
 def _time_of(configs: list[Resource]) -> datetime:

@@ -110,11 +110,7 @@ async def _print_run(client: Client, run: Run, wanted: LogOptions) -> None:
     if run.previous:
         remark(f"[{run.prefix}] the run before, which ended with {run.ending}:")
     lines = client.logs(
-        run.pod,
-        container=run.container,
-        previous=run.previous,
-        tail=wanted.tail,
-        since_seconds=wanted.since_seconds,
+        run.pod, container=run.container, previous=run.previous, tail=wanted.tail, since_seconds=wanted.since_seconds
     )
     try:
         async with aclosing(lines) as stream:

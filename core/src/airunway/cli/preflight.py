@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, fail, on_cluster
+from airunway.cli.cluster import Access, fail, on_cluster, remark
 from airunway.cli.manifests import ManifestError, manifests_in, objects_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document, terminal_width
@@ -219,16 +219,13 @@ def _from_file(
         if each.problem:
             fail(f"{key_of(deployment)}: {each.problem}")
         try:
-            choice = choose(deployment, provider="", now=datetime.now(UTC))
+            choice = choose(deployment, now=datetime.now(UTC))
         except Unchosen as error:
             fail(f"{key_of(deployment)}: {error}")
         if choice.provider == host.name:
             given.append(_as_given(choice))
         else:
-            typer.echo(
-                printable(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}"),
-                err=True,
-            )
+            remark(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}")
     return Running(
         cluster=with_definitions(host, definitions, Cluster(definitions={}, kubernetes=(1, 30))),
         deployments=tuple(given),

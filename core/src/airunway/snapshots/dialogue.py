@@ -15,15 +15,7 @@ from airunway.kube import ApiError, Client, Forbidden, KubeError, TransportError
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.snapshots.reader import denied
-from airunway.snapshots.serving import (
-    Endpoint,
-    advertised,
-    ask,
-    endpoint_of,
-    pod_endpoint,
-    proxy_path,
-    schema_tasks,
-)
+from airunway.snapshots.serving import Endpoint, advertised, ask, endpoint_of, pod_endpoint, proxy_path, schema_tasks
 from airunway.templates.expansion import effective
 from airunway.view.answers import PATHS, Answer, AnswerView, Piece, Task, request_body
 

@@ -56,23 +56,6 @@ class Unchosen(Exception):
         self.reasons = reasons
 
 
-def choose(
-    deployment: Resource,
-    *,
-    provider: str,
-    now: datetime,
-    policy: Policy | None = None,
-    namespace_labels: Mapping[str, str] | None = None,
-) -> Assigned:
-    """Select provider and engine as the core does, among the installed plugins, which all count as ready.
-
-    `provider`, or otherwise the provider of the spec, counts as the user's choice. Raises Unchosen and PluginError.
-    """
-    named = provider or dig(deployment, "spec", "provider", "name") or ""
-    configs = installed_configs([named] if named else None)
-    return choose_among(configs, deployment, provider=named, now=now, policy=policy, namespace_labels=namespace_labels)
-
-
 def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str], ProviderRefusal | None]:
     """A function that returns why an installed plugin refuses the deployment, by names of provider and engine.
 
@@ -121,20 +104,26 @@ def with_engine(deployment: Resource, engine: str) -> Resource:
     return {**deployment, "status": {"engine": {"type": engine}, "parts": [MODEL_CACHE_PART]}}
 
 
-def choose_among(
-    configs: Sequence[Resource],
+def choose(
     deployment: Resource,
+    configs: Sequence[Resource] | None = None,
     *,
-    provider: str,
+    provider: str = "",
     now: datetime,
     policy: Policy | None = None,
     namespace_labels: Mapping[str, str] | None = None,
 ) -> Assigned:
-    """Like `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
-    spec = deployment.get("spec")
-    if provider and isinstance(spec, dict):
-        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": provider}}}
-    asked = None if dig(deployment, "spec", "provider", "name") else asking_plugins(deployment, now=now)
+    """Selects provider and engine as the core does, among InferenceProviderConfigs; None: those of the installed
+    plugins, which all count as ready.
+
+    `provider`, or otherwise the provider of the spec, counts as the user's choice. Raises Unchosen and PluginError.
+    """
+    spec, named = deployment.get("spec"), provider or dig(deployment, "spec", "provider", "name") or ""
+    if configs is None:
+        configs = installed_configs([named] if named else None)
+    if named and isinstance(spec, dict):
+        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": named}}}
+    asked = None if named else asking_plugins(deployment, now=now)
     facts = [provider_facts(config) for config in configs]
     explanation = explain(deployment, facts, now=now, policy=policy, namespace_labels=namespace_labels, asked=asked)
     if explanation.violations:

@@ -49,16 +49,11 @@ def template_explanation(found: Expanded) -> Resource:
         ]
     if found.problem:
         explained |= {"reason": found.reason, "message": found.problem}
-    ready = condition_of(found.own, "TemplateReady")
-    if ready is not None:
-        explained["ready"] = _texts(ready)
+    if (ready := _condition(found.own, "TemplateReady")) is not None:
+        explained["ready"] = ready
     elif found.part is not None and found.part.condition is not None and not found.problem:
         explained["message"] = found.part.condition.message
     return {"template": explained}
-
-
-def _texts(condition: Resource) -> dict[str, str]:
-    return {key: str(condition.get(key, "")) for key in ("status", "reason", "message")}
 
 
 def given_fields(given: Resource, own: Resource) -> Iterator[Resource]:
@@ -238,9 +233,8 @@ def _routing(deployment: Resource, config: EffectiveConfig | None, configs: Sequ
     live = dig(deployment, "status", "gateway")
     if isinstance(live, dict):
         explained |= {key: live[key] for key in ("gatewayNamespace", "gatewayName", "backend", "url") if key in live}
-    condition = condition_of(deployment, "GatewayReady")
-    if condition is not None:
-        explained["ready"] = _texts(condition)
+    if (ready := _condition(deployment, "GatewayReady")) is not None:
+        explained["ready"] = ready
     return explained
 
 
@@ -364,4 +358,4 @@ def _volumes(deployment: Resource) -> Resource:
 
 def _condition(deployment: Resource, type_: str) -> Resource | None:
     found = condition_of(deployment, type_)
-    return {key: found.get(key) for key in ("status", "reason", "message")} if found is not None else None
+    return {key: str(found.get(key, "")) for key in ("status", "reason", "message")} if found is not None else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Kind
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import PART_OF, published_in
@@ -107,8 +107,8 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
     )
     ours = [each for each in deployments if dig(each, "status", "provider", "name") == host.name]
     configs = [
-        *await _configs(client, RUNTIME_CONFIG, namespace),
-        *await _configs(client, CLUSTER_RUNTIME_CONFIG, ""),
+        *await client.list_if_served(RUNTIME_CONFIG, namespace=namespace),
+        *await client.list_if_served(CLUSTER_RUNTIME_CONFIG),
     ]
     by_deployment: defaultdict[ObjectKey, list[Resource]] = defaultdict(list)
     for obj in (obj for listed in objects for obj in listed):
@@ -120,11 +120,6 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
         objects={key: tuple(listed) for key, listed in by_deployment.items()},
         configs=tuple(configs),
     )
-
-
-async def _configs(client: Client, kind: Kind, namespace: str) -> list[Resource]:
-    """The runtime configs of a kind; none where its CRD is not installed."""
-    return [{**config, "kind": kind.kind} for config in await client.list_if_served(kind, namespace=namespace)]
 
 
 async def objects_of(
