@@ -16,7 +16,8 @@ from tools.generated import ROOT, write
 __all__ = ["generated"]
 
 PAGE = "docs/reference/view.md"
-SOURCES = ROOT / "core" / "src" / "airunway" / "view"
+PACKAGE = ROOT / "core" / "src" / "airunway"
+SOURCES = (PACKAGE / "unseen.py", *sorted((PACKAGE / "view").glob("*.py")))
 SHOWN = (
     "DeploymentView",
     "CauseView",
@@ -74,7 +75,7 @@ def generated() -> dict[str, str]:
 
 
 def _page() -> str:
-    classes = {name: node for path in sorted(SOURCES.glob("*.py")) for name, node in _classes(path)}
+    classes = {name: node for path in SOURCES for name, node in _classes(path)}
     parts = [_INTRODUCTION]
     for name in SHOWN:
         node = classes[name]

@@ -12,14 +12,14 @@ import pytest
 
 from airunway.api import names
 from airunway.cli.diff import _chosen
-from airunway.cli.edit_reading import EditReader
-from airunway.cli.inputs import installed_plugin
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
 from airunway.runtime.informers import kind_in
+from airunway.tools.assignment import installed_plugin
+from airunway.upgrades.edit_reading import EditReader
 from airunway.view.plan import DeploymentPlan
 from airunway_testing.conformance.cases import merged_spec
 from airunway_testing.eventually import PATIENCE

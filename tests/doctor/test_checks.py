@@ -14,7 +14,7 @@ import yaml
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
 from airunway.cli.doctor import _add_ons
-from airunway.doctor import CHECKS, Snapshot, UnseenPart, run_checks
+from airunway.doctor import CHECKS, Snapshot, run_checks
 from airunway.doctor.checks_accounts import expected_guards, expected_rights, shuts_out
 from airunway.doctor.checks_processes import rivals
 from airunway.doctor.findings import AREAS
@@ -24,6 +24,7 @@ from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSe
 from airunway.rbac.admission_policies import status_guard
 from airunway.rbac.rights import ADD_ONS, AddOn, Rights
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
+from airunway.unseen import Unseen
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
 from airunway.webhook.configuration import CONFIGURATION, configuration_object, webhook_settings
 
@@ -363,7 +364,7 @@ def test_an_add_on_that_cannot_be_loaded_is_named_once(
     monkeypatch.syspath_prepend(tmp_path)
     add_ons, broken = _add_ons()
     assert (list(add_ons), broken) == (["airunway-catalogue"], {f"add-on {name}": why})
-    unseen = tuple(UnseenPart(part="plugins", what=what, why=text) for what, text in broken.items())
+    unseen = {"plugins": tuple(Unseen(what=what, why=text) for what, text in broken.items())}
     runs = replace(CATALOGUE, add_ons=(name,))
     report = run_checks(replace(EMPTY, components=(CORE, runs), add_ons=frozenset(add_ons), unseen=unseen))
     assert [each.why for each in report.unseen if name in each.what] == [why]
@@ -479,7 +480,7 @@ NOT_USED = replace(
         ({"templates": (follows("ClusterModelTemplate"),), "namespace": "ml"}, []),
         ({"sources": (follows("ModelSource"),)}, ["RuntimeConfig/ml/gpu"]),
         ({"sources": None}, []),
-        ({"unseen": (UnseenPart(part="templates", what="modeltemplates after the first 500", why="no more"),)}, []),
+        ({"unseen": {"templates": (Unseen(what="modeltemplates after the first 500", why="no more"),)}}, []),
     ],
 )
 def test_a_config_that_any_object_follows_is_not_called_unused(change: dict[str, Any], unused: list[str]) -> None:
@@ -495,8 +496,8 @@ def told(snapshot: Snapshot, *, width: int | None = None, ascii_only: bool = Fal
 
 
 def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
-    unseen = UnseenPart(part="nodes", what="nodes", why="you may not: nodes is forbidden")
-    text = "\n".join(told(replace(EMPTY, unseen=(unseen,), storage_classes=())))
+    unseen = Unseen(what="nodes", why="you may not: nodes is forbidden")
+    text = "\n".join(told(replace(EMPTY, unseen={"nodes": (unseen,)}, storage_classes=())))
     assert "◌ nodes: you may not: nodes is forbidden" in text
     assert "◌ Webhook                     0 of 8 checks" in text
     assert "⚠ Nodes, storage, gateway     2 of 9 checks: ARW0705" in text

@@ -14,6 +14,7 @@ from tests.install.helm import NAMESPACE
 from airunway.kube import Client, load_config
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import Resource
+from airunway.snapshots.reader import Listed
 from airunway.upgrades.preflight import ProviderRun, provider_run_in
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import install_definitions, remove_leftovers
@@ -40,13 +41,13 @@ def lease(manager: str = KAITO, *, namespace: str = NAMESPACE, unknown_schema: s
 
 
 def test_settings_are_those_of_the_provider() -> None:
-    found = provider_run_in([lease(unknown_schema="Fail"), lease("airunway-provider-vllm")], "kaito")
+    found = provider_run_in(Listed(items=(lease(unknown_schema="Fail"), lease("airunway-provider-vllm"))), "kaito")
     assert found == ProviderRun(settings={"instanceType": "big"}, verify=False, source=f"Lease/{NAMESPACE}/{KAITO}")
 
 
 def test_what_is_not_known_is_assumed_and_said() -> None:
-    assert f"no Lease {KAITO} says how it runs" in provider_run_in([], "kaito").assumed
-    several = provider_run_in([lease(), lease(namespace="another")], "kaito")
+    assert f"no Lease {KAITO} says how it runs" in provider_run_in(Listed(), "kaito").assumed
+    several = provider_run_in(Listed(items=(lease(), lease(namespace="another"))), "kaito")
     assert several.assumed.endswith(f"several processes run it: Lease/{NAMESPACE}/{KAITO}, Lease/another/{KAITO}")
 
 

@@ -12,12 +12,13 @@ from typer.testing import CliRunner, Result
 
 from airunway.api import names
 from airunway.artifacts.deployments import request_of
-from airunway.cli.explained import cache_explanation, cache_lines, config_explanation, config_lines
+from airunway.cli.explained import cache_lines, config_lines
 from airunway.cli.main import app
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client
 from airunway.resource import ObjectKey, Resource
 from airunway.table import format_table
+from airunway.tools.explained import cache_explanation, config_explanation
 from airunway_testing.operator import install_definitions
 
 GPU = {"gpu": {"count": 1}}

@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from airunway.api import names
-from airunway.cli.explained import template_explanation, template_lines
+from airunway.cli.explained import template_lines
 from airunway.cli.main import app
-from airunway.cli.manifests import ManifestError
-from airunway.cli.template_inputs import expanded
-from airunway.cli.template_view import choice_resource, choice_text, list_row, template_resource, template_text
+from airunway.cli.template_view import choice_text, template_text
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.templates.choice import Request, choose, request_of
 from airunway.templates.contribution import contribution_of
+from airunway.tools.expanded import SpecError, expanded
+from airunway.tools.explained import template_explanation
+from airunway.view.templates import choice_resource, list_row, template_resource
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import install_definitions
 
@@ -261,7 +262,7 @@ def test_any_template_is_listed_shown_judged_and_merged(chance: Random) -> None:
     if isinstance(own.get("spec"), dict) and isinstance(own.get("metadata"), dict):
         try:
             (found,) = expanded([{**own, "metadata": {"name": "llama", "namespace": "ml"}}], [made])
-        except ManifestError:
+        except SpecError:
             return  # a number beyond 64 bits
         lines = [*template_lines(template_explanation(found))]
         assert all(isinstance(line, str) for line in lines)

@@ -10,8 +10,8 @@ from airunway.sizing.catalogue import nearest, of_entry
 from airunway.sizing.estimate import Layout
 from airunway.sizing.fit import fit
 from airunway.sizing.nodes import NodeGpus, Placement, free_gpus, pod_requests
-from airunway.sizing.values import Unreadable
 from airunway.sizing.workload import Workload
+from airunway.unseen import Unseen
 
 GPU = "nvidia.com/gpu"
 
@@ -137,7 +137,7 @@ def test_nodes_that_take_no_pods_are_apart(
 
 
 def test_pods_that_may_not_be_listed_are_not_zero_pods() -> None:
-    unseen = Unreadable(why="you may not list pods", right="list pods in all namespaces")
+    unseen = Unseen(what="pods", why="you have no right to it", right="list pods in all namespaces")
     (row,) = free_gpus([node()], unseen)
     assert row.free is unseen
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from airunway.resource import Resource
 from airunway.selection.explanation import explain
 from airunway.selection.facts import provider_facts
-from airunway.sizing.values import Unreadable
 from airunway.view import Unseen
 from airunway.view.explanation import ExplanationView, explanation_view
 from airunway.view.nodes import NodesView, nodes_view
@@ -107,12 +106,13 @@ def test_free_gpus_are_summed_over_nodes_that_take_pods() -> None:
 
 
 def test_without_the_right_to_pods_or_nodes_nothing_counts_as_free_or_absent() -> None:
-    right = Unreadable(why="you may not list pods in all namespaces", right="list pods in all namespaces")
-    view = nodes_view([node("a", 8)], right)
+    unseen = Unseen(what="pods", why="you have no right to it", right="list pods in all namespaces")
+    view = nodes_view([node("a", 8)], unseen)
     (row,) = view.as_resource()["rows"]
-    assert row["free"] == {"what": "free GPUs", "why": right.why, "right": right.right}
+    assert row["free"] == unseen.as_resource()
     assert view.as_resource()["groups"][0]["free"] == row["free"]
-    nothing = nodes_view(Unreadable(why="you may not list nodes", right="list nodes"), right).as_resource()
+    nodes = Unseen(what="nodes", why="you have no right to it", right="list nodes")
+    nothing = nodes_view(nodes, unseen).as_resource()
     assert nothing["rows"]["right"] == nothing["withoutGpus"]["right"] == "list nodes"
 
 

@@ -18,13 +18,13 @@ from typing import Any, Literal
 import yaml
 
 from airunway.api.names import API_VERSION
-from airunway.cli.inputs import Unchosen, choose_among, ready_configs
 from airunway.kube import Client, Kind
 from airunway.plugins.contract import Context, ModelCache, UpstreamKind
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource
 from airunway.runtime.crd_versions import CrdFacts, crd_facts, detect
 from airunway.runtime.translate import parsed, translate
+from airunway.tools.assignment import Unchosen, choose, ready_configs
 from airunway_testing.acceptance import in_namespace, installed_alone, refusal, without_owner
 from airunway_testing.conformance.cases import NOW
 from airunway_testing.releases import Release, definition, stored_releases
@@ -194,7 +194,7 @@ def _settled(why: str) -> str:
 
 def _context(host: ProviderHost, deployment: Resource) -> Context[Any]:
     """With the newest of everything. Raises Unchosen with what admission or selection has against the deployment."""
-    choice = choose_among(ready_configs([host]), deployment, provider=host.name, now=NOW)
+    choice = choose(deployment, ready_configs([host]), provider=host.name, now=NOW)
     return assumed_context(host, engine=choice.engine, now=NOW)
 
 

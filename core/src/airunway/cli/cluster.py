@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from airunway.api.names import GROUP
 from airunway.redaction import bounded, printable
 from airunway.resource import ObjectKey
 
 if TYPE_CHECKING:
-    from airunway.kube import Client, Forbidden, KubeError
+    from airunway.kube import Client, KubeError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
@@ -110,6 +109,7 @@ def about_deployment(
 def on_cluster_reporting(work: Callable[[Client], Awaitable[T]], *, namespace: str, access: Access) -> T:
     """The result of `work`. Exits with 1 and one sentence without a right that it needs, and with 130 on Ctrl-C."""
     from airunway.kube import Forbidden, KubeError
+    from airunway.snapshots.reader import denied
 
     async def main(client: Client) -> T:
         where = namespace or client.config.namespace
@@ -160,26 +160,6 @@ async def _not_found(client: Client, key: ObjectKey) -> str:
 def _some(names: list[str]) -> str:
     shown = ", ".join(sorted(names)[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
-
-
-def denied(error: Forbidden, namespace: str) -> str:
-    """One sentence with the right that is missing, and the role to ask for."""
-    found = re.search(r"cannot (\w+) resource \"([^\"]+)\" in API group \"([^\"]*)\"", str(error))
-    if found is None:
-        return str(error)
-    verb, resource, group = found.groups()
-    resource, _, subresource = resource.partition("/")
-    what = f"{resource}{f'.{group}' if group else ''}{f'/{subresource}' if subresource else ''}"
-    if "at the cluster scope" in str(error):
-        return f"you have no right to {verb} {what} in the cluster: ask for a ClusterRole that allows it"
-    # Kubernetes' own `view` has no right to subresources that reach into a pod.
-    role = "view" if verb in ("get", "list", "watch") and subresource not in ("proxy", "exec") else "edit"
-    if group == GROUP:  # of our kinds the built-in roles have rights only where a chart has brought them
-        return (
-            f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there, or "
-            f"for a role that allows it where {role} does not (it does once the chart airunway is installed)"
-        )
-    return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there"
 
 
 def on_cluster(work: Callable[[Client], Awaitable[T]], access: Access, *, timeout: float = 30.0) -> T:

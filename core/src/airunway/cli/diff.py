@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, denied, explained, on_cluster, parse_target
+from airunway.cli.cluster import Access, explained, on_cluster, parse_target
 from airunway.cli.manifests import manifests_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
@@ -83,18 +83,18 @@ def _errors() -> Iterator[None]:
 
 async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple[list[DeploymentPlan], list[str]]:
     """The plans of the deployments of a file, and why there is none for others. Raises ManifestError and OSError."""
-    from airunway.cli.edit_reading import EditReader
     from airunway.cli.manifests import ManifestError
     from airunway.kube import ApiError, Forbidden
     from airunway.plugins.errors import PluginError, PluginFault
+    from airunway.snapshots.reader import denied
+    from airunway.tools.assignment import installed_plugin
+    from airunway.upgrades.edit_reading import EditReader
 
     given = manifests_in(file, namespace=namespace or client.config.namespace)
     wanted = [each for each in given.deployments if not name or key_of(each).name == name]
     if not wanted:
         raise ManifestError(f"{file}: contains no ModelDeployment {name!r}")
-    reader = EditReader(
-        client, load=inputs.installed_plugin, choose=_chosen, configs=given.configs, templates=given.templates
-    )
+    reader = EditReader(client, load=installed_plugin, choose=_chosen, configs=given.configs, templates=given.templates)
     plans: list[DeploymentPlan] = []
     problems: list[str] = []
     for deployment in wanted:
@@ -117,9 +117,11 @@ def _chosen(configs: Sequence[Resource], deployment: Resource) -> str:
     """The provider that a new deployment gets, where plugins that are installed here refuse it too; empty if none."""
     from datetime import UTC, datetime
 
+    from airunway.tools.assignment import Unchosen, choose
+
     try:
-        return inputs.choose_among(configs, deployment, provider="", now=datetime.now(UTC)).provider
-    except inputs.Unchosen:
+        return choose(deployment, configs, now=datetime.now(UTC)).provider
+    except Unchosen:
         return ""  # the core's verdict is in the plan
 
 

@@ -67,7 +67,8 @@ def doctor(
 def _snapshot(namespace: str, access: Access) -> Snapshot:
     from dataclasses import replace
 
-    from airunway.doctor import UnseenPart, gather
+    from airunway.doctor import gather
+    from airunway.unseen import Unseen
 
     hosts, broken = _hosts()
     add_ons, unusable = _add_ons()
@@ -75,8 +76,8 @@ def _snapshot(namespace: str, access: Access) -> Snapshot:
         lambda client: gather(client, namespace=namespace, hosts=hosts, add_ons=add_ons), access, timeout=15.0
     )
     broken = {**{f"provider {name}": why for name, why in broken.items()}, **unusable}
-    unseen = tuple(UnseenPart(part="plugins", what=what, why=why) for what, why in broken.items())
-    return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
+    unseen = tuple(Unseen(what=what, why=why) for what, why in broken.items())
+    return replace(snapshot, unseen={**snapshot.unseen, "plugins": unseen})
 
 
 def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, parse_target
-from airunway.cli.explained import (
-    cache_explanation,
-    cache_lines,
-    config_explanation,
-    config_lines,
-    origin_of,
-    template_explanation,
-    template_lines,
-)
+from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, remark
 from airunway.cli.manifests import Manifests, manifests_in, namespace_labels_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
@@ -33,10 +24,10 @@ from airunway.table import format_table
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from airunway.cli.template_inputs import Expanded
     from airunway.kube import Client
     from airunway.selection.explanation import Explanation
     from airunway.selection.facts import ProviderFacts
+    from airunway.tools.expanded import Expanded
     from airunway.validation.policy import Policy
     from airunway.view.explanation import CandidateRow, ExplanationView
 
@@ -95,8 +86,9 @@ def explain(
         raise typer.BadParameter(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
-    from airunway.cli.template_inputs import with_templates
+    from airunway.cli.explained import cache_lines, config_lines, template_lines
     from airunway.selection.facts import provider_facts
+    from airunway.tools.explained import cache_explanation, config_explanation, template_explanation
     from airunway.view.explanation import explanation_view
 
     access = Access(kubeconfig, context)
@@ -104,13 +96,9 @@ def explain(
         rules = inputs.policy_in(policy) if policy is not None else None
         given = manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
         deployments, configs, now = _read(target, given, namespace, providers, access)
-        runtime_configs = given.configs if given is not None else _read_runtime_configs(deployments[0], access)
-        found = with_templates(
-            deployments,
-            given.templates if given is not None else (),
-            access=access,
-            on_cluster=not providers,
-        )
+        templates = given.templates if given is not None else ()
+        found = inputs.with_templates(deployments, templates, access=access, on_cluster=not providers)
+        runtime_configs, artifacts = _read_followed(found[0], access) if given is None else (given.configs, [])
         labels: dict[str, dict[str, str]] = {}
         if policy is not None and file is not None and providers:
             labels = namespace_labels_in(file)
@@ -125,13 +113,10 @@ def explain(
             hint = "; --providers installed compares with those that are installed here"
         fail(f"unknown provider {why_not!r} (providers: {known}){hint}")
     explanations = [_explanation(each, facts, now=now, policy=rules, labels=labels) for each in found]
-    artifacts: list[Resource] = []
-    if file is None:
-        artifacts = _read_artifacts(found[0].deployment, access)
     followed = [
         {
             **template_explanation(each),
-            **config_explanation(each.deployment, runtime_configs, own=each.own, template=origin_of(each)),
+            **config_explanation(each.deployment, runtime_configs, own=each.own, template=each.origin),
             **cache_explanation(each.deployment, runtime_configs, artifacts),
         }
         for each in found
@@ -167,6 +152,7 @@ def _explanation(
 ) -> Explanation:
     """The selection of a deployment, with the warnings of the provider that it gets; `labels` are by namespace."""
     from airunway.selection import explanation as selection
+    from airunway.tools.assignment import asking_plugins, warnings_of
 
     if found.problem:
         return selection.undecided(found.own, message=found.reason)
@@ -176,12 +162,12 @@ def _explanation(
         now=now,
         policy=policy,
         namespace_labels=labels.get(key_of(found.own).namespace),
-        asked=inputs.asking_plugins(found.deployment, now=now),
+        asked=asking_plugins(found.deployment, now=now),
     )
     engine = explanation.engine.engine if explanation.engine is not None else None
     if not explanation.provider or not engine or explanation.violations:
         return explanation
-    warnings = inputs.warnings_of(found.deployment, explanation.provider, engine, now=now)
+    warnings = warnings_of(found.deployment, explanation.provider, engine, now=now)
     return replace(explanation, warnings=warnings)
 
 
@@ -189,37 +175,25 @@ def _explanation(
 
 
 def _read(
-    target: list[str] | None,
-    given: Manifests | None,
-    namespace: str,
-    providers: str,
-    access: Access,
+    target: list[str] | None, given: Manifests | None, namespace: str, providers: str, access: Access
 ) -> tuple[list[Resource], list[Resource], datetime]:
-    """Deployments, provider configs, and the time for which they are evaluated."""
-    if given is None:
-        name = parse_target(target or [])
-        deployments, configs = _read_cluster(access, namespace=namespace, name=name)
-        return deployments, configs, datetime.now(UTC)
-    deployments = given.deployments
-    if providers == INSTALLED:
-        return deployments, inputs.installed_configs(), datetime.now(UTC)
-    if providers:
-        configs = provider_configs_in(Path(providers))
-        return deployments, configs, _time_of(configs)
-    _, configs = _read_cluster(access, namespace=namespace, name="")
-    return deployments, configs, datetime.now(UTC)
-
-
-def _read_cluster(access: Access, *, namespace: str, name: str) -> tuple[list[Resource], list[Resource]]:
-    """The ModelDeployment `name` (empty: none), all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
+    """Deployments, provider configs, and the time for which they are evaluated. Exits with 1 on errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 
     async def read(client: Client, key: ObjectKey) -> tuple[list[Resource], list[Resource]]:
         return [await client.get(MODEL_DEPLOYMENT, key)], await client.list_all(INFERENCE_PROVIDER_CONFIG)
 
-    if name:
-        return about_deployment([name], read, namespace=namespace, access=access)
-    return [], on_cluster(lambda client: client.list_all(INFERENCE_PROVIDER_CONFIG), access)
+    now = datetime.now(UTC)
+    if given is None:
+        return *about_deployment(target or [], read, namespace=namespace, access=access), now
+    if providers == INSTALLED:
+        from airunway.tools.assignment import installed_configs
+
+        return given.deployments, installed_configs(), now
+    if providers:
+        configs = provider_configs_in(Path(providers))
+        return given.deployments, configs, _time_of(configs)
+    return given.deployments, on_cluster(lambda client: client.list_all(INFERENCE_PROVIDER_CONFIG), access), now
 
 
 def _time_of(configs: list[Resource]) -> datetime:
@@ -242,56 +216,19 @@ def _read_namespace_labels(names: Collection[str], access: Access) -> dict[str, 
     return on_cluster(read, access)
 
 
-def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource]:
-    """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
+def _read_followed(found: Expanded, access: Access) -> tuple[list[Resource], list[Resource]]:
+    """The runtime configs that a deployment follows, and the artifacts beside which it is. Exits with 1 on errors.
 
-    A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
-    Exits with 1 on other errors.
-    """
-    from airunway.configs.resolution import config_name
-    from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
-    from airunway.kube import Forbidden
-
-    name, namespace = config_name(deployment), key_of(deployment).namespace
-
-    async def read(client: Client) -> list[Resource]:
-        configs = []
-        for kind, key in (
-            (RUNTIME_CONFIG, ObjectKey(namespace, name)),
-            (CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
-        ):
-            try:
-                found = await client.find(kind, key)
-            except Forbidden as error:
-                typer.echo(printable(f"airunway: {error}: it counts as absent here"), err=True)
-                continue
-            if found is not None:
-                configs.append({**found, "kind": kind.kind})
-        return configs
-
-    return on_cluster(read, access)
-
-
-def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
-    """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
-
-    A cluster without the kind has none. Without the right to list them, standard error names it. Exits with 1 on
-    other errors.
+    What may not be read is named on stderr, and counts as absent.
     """
     from airunway.kinds import MODEL_ARTIFACT
-    from airunway.kube import Forbidden
+    from airunway.snapshots.followed import read_followed
 
-    if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
-        return []
-
-    async def read(client: Client) -> list[Resource]:
-        try:
-            return await client.list_if_served(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
-        except Forbidden as error:
-            typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
-            return []
-
-    return on_cluster(read, access)
+    read = on_cluster(lambda client: read_followed(client, found.own, found.deployment), access)
+    for each in read.unseen:
+        remark(f"airunway: {each}: it counts as absent here")
+    artifacts = [each for each in read.items if each["kind"] == MODEL_ARTIFACT.kind]
+    return [each for each in read.items if each not in artifacts], artifacts
 
 
 # ---------------------------------------------------------------------------------------------------- what is printed

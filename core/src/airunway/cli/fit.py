@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
 from airunway.api.names import DEVICE_CLASS_PREFIX
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, fail
-from airunway.cli.manifests import manifests_in, provider_configs_in
+from airunway.cli.cluster import Access, Namespace, fail, on_cluster
+from airunway.cli.manifests import ManifestError, manifests_in, objects_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, object_name, terminal_width
 from airunway.redaction import printable
-from airunway.resource import dig, filled, key_of
+from airunway.resource import key_of
 from airunway.table import format_table
 
 if TYPE_CHECKING:
-    from airunway.cli.sizing_inputs import Inventory
     from airunway.resource import Resource
-    from airunway.selection.explanation import Explanation
     from airunway.sizing.checkpoint import Checkpoint
     from airunway.sizing.estimate import Estimate
     from airunway.sizing.fit import Fit, NodeFit
-    from airunway.sizing.nodes import NodeGpus
-    from airunway.sizing.values import Unreadable
-    from airunway.sizing.workload import Role
+    from airunway.sizing.inventory import Inventory
+    from airunway.tools.fit import Sized
+    from airunway.unseen import Unseen
 
 DOES_NOT_FIT = 3
 """Exit code if a worker would not start as it is asked for."""
-_GPUS_OF_A_NODE = 8
-"""GPUs of the node that ``--gpu`` stands for."""
 
 _ModelConfig = Annotated[
     Path | None,
@@ -103,13 +97,12 @@ def fit(
         raise typer.BadParameter("use --nodes or --gpu, not both")
     if file is None and output == "name":
         raise typer.BadParameter("-o name is for the deployments of a file: MODEL is no object")
-    from airunway.cli.template_inputs import with_templates
-    from airunway.sizing.values import ModelConfigError
+    from airunway.tools.fit import asked_for
 
     with inputs.reporting():
         if file is not None:
             given = manifests_in(file, namespace=namespace)
-            found_templates = with_templates(
+            found_templates = inputs.with_templates(
                 given.deployments,
                 given.templates,
                 access=Access(kubeconfig, context),
@@ -120,23 +113,8 @@ def fit(
             deployments = [each.deployment for each in found_templates]
         else:
             deployments = [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
-        try:
-            around = inventory_of(nodes, gpu, access=Access(kubeconfig, context), namespace=namespace)
-            found = [
-                sized(
-                    deployment,
-                    around,
-                    gpu=gpu,
-                    providers=providers,
-                    model_config=model_config,
-                    fetch=fetch,
-                    sequences=sequences,
-                    as_model=file is None,
-                )
-                for deployment in deployments
-            ]
-        except ModelConfigError as error:
-            fail(str(error))
+        options = GpuOptions(Access(kubeconfig, context), namespace, nodes, gpu, model_config, fetch)
+        found = fitted(deployments, options, providers=providers, sequences=sequences, as_model=file is None)
     if output == "table":
         typer.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
     elif output == "name":
@@ -148,205 +126,90 @@ def fit(
         raise typer.Exit(DOES_NOT_FIT)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sized:
-    """One deployment, or one model, against the GPUs."""
+class GpuOptions(NamedTuple):
+    """Where GPUs and the facts of models come from."""
 
-    deployment: Resource
-    checkpoint: Checkpoint
-    roles: tuple[tuple[Role, Fit], ...]
-    explanation: Explanation
-    spanning: frozenset[str]
-    """Providers whose engine can span several nodes."""
-    engine: str
-    unseen: tuple[Unreadable, ...]
-    as_model: bool
-    """Whether GPUs were looked for, rather than those of a spec judged."""
-
-    @property
-    def refused(self) -> bool:
-        """Whether a worker would not start: on no node, and on no pipeline that a provider runs.
-
-        A spec without GPUs is not refused: it does not ask for any.
-        """
-        from airunway.sizing.estimate import Verdict
-
-        refusals = (Verdict.NOT, Verdict.IMPOSSIBLE, Verdict.LESS)
-        return any(
-            found.verdict in refusals and (self.as_model or bool(found.workload.gpus)) and not self._spans(found)
-            for _, found in self.roles
-        )
-
-    def _spans(self, found: Fit) -> bool:
-        """Whether a provider can run it as a pipeline over nodes; that of a spec must have as many GPUs as it names."""
-        pipeline = found.pipeline
-        if pipeline is None or not pipeline.estimate.usable or not self.spanning:
-            return False
-        return self.as_model or pipeline.estimate.layout.gpus == found.workload.gpus
-
-    def as_resource(self) -> Resource:
-        """As JSON, in a stable form for scripts."""
-        from airunway.sizing.report import checkpoint_resource, fit_resource
-
-        key = key_of(self.deployment)
-        return {
-            **filled(namespace=key.namespace, name=key.name),
-            "model": checkpoint_resource(self.checkpoint),
-            "engine": self.engine,
-            "roles": [
-                {**filled(role=role.name), "workers": role.workers, **fit_resource(found)} for role, found in self.roles
-            ],
-            "providers": [
-                {"name": name, "verdict": verdict, "spansNodes": name in self.spanning, "detail": detail}
-                for name, verdict, detail in _providers(self.explanation)
-            ],
-            "unseen": [filled(why=each.why, right=each.right) for each in self.unseen],
-        }
+    access: Access
+    namespace: str
+    nodes: Path | None
+    """File instead of the cluster."""
+    gpu: str
+    """GPU instead of nodes; empty: nodes."""
+    model_config: Path | None
+    fetch: bool
 
 
-def asked_for(model: str, *, namespace: str, engine: str, context_length: int | None) -> Resource:
-    """A deployment of that model with one GPU, for which providers are asked."""
-    from airunway.api import names
-
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "ModelDeployment",
-        "metadata": filled(name="model", namespace=namespace or "default"),
-        "spec": {
-            "model": {"id": model},
-            "engine": filled(type=engine, contextLength=context_length),
-            "resources": {"gpu": {"count": 1}},
-        },
-    }
-
-
-def inventory_of(nodes: Path | None, gpu: str, *, access: Access, namespace: str) -> Inventory | None:
-    """Nodes, pods and providers of a file or the cluster; None with ``--gpu``, which needs neither."""
-    from airunway.cli.sizing_inputs import inventory_in, read_inventory
-
-    if gpu:
-        return None
-    if nodes is not None:
-        return inventory_in(nodes)
-    return read_inventory(access=access, namespace=namespace)
-
-
-def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
-    """A node with eight GPUs of a product of the table; exits with 1 and the known names if it has no such product."""
-    from airunway.sizing.nodes import NodeGpus, gpu_named, known_gpus
-    from airunway.sizing.values import Unknown
-
-    facts = gpu_named(gpu)
-    if isinstance(facts.memory, Unknown):
-        fail(f"--gpu: {facts.memory.why}; known: {', '.join(known_gpus())}")
-    resource = "amd.com/gpu" if "mi3" in gpu.lower() else "nvidia.com/gpu"
-    return (NodeGpus(node="any", resource=resource, allocatable=_GPUS_OF_A_NODE, used=0, gpu=facts),)
-
-
-def sized(
-    deployment: Resource,
-    around: Inventory | None,
+def fitted(
+    deployments: Sequence[Resource],
+    given: GpuOptions,
     *,
-    gpu: str,
-    providers: str,
-    model_config: Path | None,
-    fetch: bool,
-    sequences: int,
+    providers: str = "",
+    sequences: int = 1,
     as_model: bool,
     ask: bool = True,
-) -> Sized:
-    """Sizes one deployment. With `as_model`, GPUs are not those of its spec: the fewest that fit are looked for.
+) -> list[Sized]:
+    """Each deployment against the GPUs of a file, of the cluster, or of the type `gpu`; see `sized`.
 
-    `ask`: installed plugins say whether they refuse the deployment, which takes a second or more.
-
-    Raises ModelConfigError, ManifestError, PluginError and OSError.
+    Exits with 1 if sizes cannot be computed. Raises ManifestError, PluginError and OSError.
     """
-    from dataclasses import replace
+    import asyncio
 
     from airunway.api.base import ParseError
-    from airunway.api.modeldeployment import parse_deployment
-    from airunway.cli.sizing_inputs import facts_of
-    from airunway.selection.explanation import explain
-    from airunway.selection.facts import provider_facts
-    from airunway.sizing.fit import fit as fitted
-    from airunway.sizing.nodes import Placement, free_gpus
-    from airunway.sizing.values import Unreadable
-    from airunway.sizing.workload import roles_of
+    from airunway.sizing.inventory import Inventory
+    from airunway.sizing.values import ModelConfigError
+    from airunway.snapshots.model_files import FetchError, facts_of, fetched
+    from airunway.tools.assignment import installed_configs
+    from airunway.tools.fit import UnknownGpuError, gpu_rows, sized
 
-    unseen: list[Unreadable] = []
-    now = datetime.now(UTC)
-    configs = _configs(around, providers, unseen)
-    facts = [provider_facts(config) for config in configs]
-    asked = inputs.asking_plugins(deployment, now=now) if ask else None
-    explanation = explain(deployment, facts, now=now, asked=asked)
-    chosen = explanation.engine.engine if explanation.engine is not None else None
-    engine = str(dig(deployment, "spec", "engine", "type") or chosen or "")
+    configs = None
+    if providers:
+        configs = installed_configs() if providers == "installed" else provider_configs_in(Path(providers))
+    found = []
     try:
-        parsed = parse_deployment(deployment)
-    except ParseError as error:
-        fail(f"ModelDeployment {key_of(deployment)}: {error}")
-    placement = Placement(
-        node_selector=parsed.spec.node_selector,
-        tolerations=tuple(each.model_dump(by_alias=True) for each in parsed.spec.tolerations),
-    )
-    rows: tuple[NodeGpus, ...] = ()
-    if around is None:
-        rows = gpu_rows(gpu)
-    else:
-        if isinstance(around.nodes, Unreadable):
-            unseen.append(around.nodes)
-        else:
-            rows = free_gpus(around.nodes, around.pods, claims=around.claims, slices=around.slices, placement=placement)
-        if isinstance(around.pods, Unreadable):
-            unseen.append(around.pods)
-        if around.models_unseen is not None:
-            unseen.append(around.models_unseen)
-    model = parsed.spec.model.id or ""
-    added = around.models if around is not None else None
-    checkpoint = facts_of(model, directory=model_config, fetch=fetch, added=added)
-    roles = roles_of(parsed, engine=engine, sequences=sequences)
-    if as_model:
-        roles = tuple(replace(role, workload=replace(role.workload, gpus=0, resource="")) for role in roles)
-    return Sized(
-        deployment=deployment,
-        checkpoint=checkpoint,
-        roles=tuple((role, fitted(checkpoint, role.workload, rows)) for role in roles),
-        explanation=explanation,
-        spanning=frozenset(
-            each.name for each in facts if (row := each.engine(engine)) is not None and "multiNode" in row.flags
-        ),
-        engine=engine,
-        unseen=tuple(unseen),
-        as_model=as_model,
-    )
+        around = gpu_rows(given.gpu) if given.gpu else _inventory(given)
+
+        def facts(model: str) -> Checkpoint:
+            if given.fetch and given.model_config is None:
+                return asyncio.run(fetched(model))
+            return facts_of(
+                model, directory=given.model_config, added=around.models if isinstance(around, Inventory) else None
+            )
+
+        for deployment in deployments:
+            try:
+                one = sized(
+                    deployment, around, facts_of=facts, configs=configs, sequences=sequences, as_model=as_model, ask=ask
+                )
+                found.append(one)
+            except ParseError as error:
+                fail(f"ModelDeployment {key_of(deployment)}: {error}")
+    except UnknownGpuError as error:
+        fail(f"--gpu: {error}")
+    except FetchError as error:
+        fail(f"--fetch: {error}")
+    except ModelConfigError as error:
+        fail(str(error))
+    return found
 
 
-def _configs(around: Inventory | None, providers: str, unseen: list[Unreadable]) -> list[Resource]:
-    from airunway.sizing.values import Unreadable
+def _inventory(given: GpuOptions) -> Inventory:
+    """Nodes, pods and providers of a file, else of the cluster. Raises ManifestError (also without a Node)."""
+    from airunway.sizing.inventory import inventory_among
 
-    if providers and providers != "installed":
-        return provider_configs_in(Path(providers))
-    if providers or around is None:
-        return inputs.installed_configs()
-    if isinstance(around.configs, Unreadable):
-        if around.configs.right:
-            unseen.append(around.configs)
-        return inputs.installed_configs()
-    return around.configs
+    if given.nodes is None:
+        from airunway.snapshots.inventory import read_inventory
 
-
-def _providers(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
-    """Name, verdict and reason of every provider."""
-    for candidate in explanation.candidates:
-        failed = "; ".join(
-            f"{check.path}: {check.message}" if check.path else check.message for check in candidate.failed
-        )
-        yield candidate.name, explanation.verdict(candidate).value, failed or "no objection"
+        return on_cluster(lambda client: read_inventory(client, namespace=given.namespace), given.access)
+    found = inventory_among(objects_in(given.nodes))
+    if not found.nodes:
+        raise ManifestError(f"{given.nodes}: contains no Node")
+    return found
 
 
 def _lines(found: Sized) -> Iterator[str]:
     from airunway.sizing.report import kv_sentence, weights_sentence
     from airunway.sizing.values import Unknown
+    from airunway.tools.fit import verdicts
 
     checkpoint, key = found.checkpoint, key_of(found.deployment)
     if not found.as_model:
@@ -370,7 +233,7 @@ def _lines(found: Sized) -> Iterator[str]:
     yield ""
     rows = [
         (name, verdict, "yes" if name in found.spanning else "no", detail)
-        for name, verdict, detail in _providers(found.explanation)
+        for name, verdict, detail in verdicts(found.explanation)
     ]
     if rows:
         header = ("provider", "verdict", "spans nodes", "detail")
@@ -434,9 +297,9 @@ def _terms(found: Estimate) -> Iterator[str]:
 
 def _row(row: NodeFit) -> tuple[str, ...]:
     from airunway.sizing.report import layout_text
-    from airunway.sizing.values import Unreadable
+    from airunway.unseen import Unseen
 
-    free = f"?/{row.allocatable}" if isinstance(row.free, Unreadable) else f"{row.free}/{row.allocatable}"
+    free = f"?/{row.allocatable}" if isinstance(row.free, Unseen) else f"{row.free}/{row.allocatable}"
     found = row.estimate
     verdict = found.verdict.value if found is not None else "no free GPUs"
     why = found.why if found is not None else row.why
@@ -455,8 +318,10 @@ def _named(nodes: Sequence[str]) -> str:
     return nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"
 
 
-def _unseen_lines(unseen: Sequence[Unreadable]) -> Iterator[str]:
+def _unseen_lines(unseen: Sequence[Unseen]) -> Iterator[str]:
+    from airunway.sizing.report import unseen_text
+
     for each in unseen:
         yield ""
         right = f" (the right to {each.right} is missing)" if each.right else ""
-        yield f"Not seen: {each.why}{right}"
+        yield f"Not seen: {unseen_text(each)}{right}"

@@ -1,23 +1,20 @@
-"""Selects providers for deployments of files, among the plugins that are installed or those of a cluster."""
+"""What commands read beside a cluster: policies, and deployments of files with their templates."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airunway.cli.cluster import fail
+from airunway.cli import cluster
+from airunway.cli.cluster import fail, remark
 from airunway.cli.manifests import ManifestError
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from airunway.plugins.host import ProviderHost
-    from airunway.runtime.translate import TranslationResult
-    from airunway.selection.facts import ProviderRefusal
+    from airunway.tools.expanded import Expanded
     from airunway.validation.policy import Policy
 
 
@@ -35,149 +32,40 @@ def reporting() -> Iterator[None]:
         fail(str(error))
 
 
-def installed_configs(names: list[str] | None = None) -> list[Resource]:
-    """The config of each installed provider plugin (or of `names`), as if it were ready. Raises PluginError."""
-    from airunway.plugins.registry import discover, load
-
-    if names is None:
-        names = [distribution.name for distribution in discover()]
-    return ready_configs([load(name) for name in names])
-
-
-def installed_plugin(name: str) -> ProviderHost | None:
-    """The plugin of a provider; None if it is not installed here. Raises PluginError."""
-    from airunway.plugins.registry import discover, load
-
-    return load(name) if any(found.name == name for found in discover(on_request=True)) else None
-
-
-def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
-    """The config of each provider, as if it were ready. Raises PluginError."""
-    from airunway.plugins.provider_config import config_object
-
-    configs = [config_object(host.manifest) for host in hosts]
-    return [{**config, "status": {"ready": True}} for config in configs]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Assigned:
-    """The provider and engine selected for a deployment of a file."""
-
-    deployment: Resource
-    provider: str
-    engine: str
-
-
-class Unchosen(Exception):
-    """No provider can be selected; `reasons` has one sentence for each problem."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
-
-
-def choose(
-    deployment: Resource,
+def with_templates(
+    deployments: Sequence[Resource],
+    given: Sequence[Resource],
     *,
-    provider: str,
-    now: datetime,
-    policy: Policy | None = None,
-    namespace_labels: Mapping[str, str] | None = None,
-) -> Assigned:
-    """Select provider and engine as the core does, among the installed plugins, which all count as ready.
+    access: cluster.Access,
+    on_cluster: bool,
+) -> list[Expanded]:
+    """Each deployment with what its template gives, found among those `given` and those of the cluster.
 
-    `provider`, or otherwise the provider of the spec, counts as the user's choice. Raises Unchosen and PluginError.
+    With `on_cluster` the command reads a cluster anyway: templates of both are candidates, and those given replace
+    those of the same name. Without it the cluster is read only for deployments whose template is not given. What may
+    not be read is printed on standard error. Exits with 1 on other errors of the cluster.
     """
-    named = provider or dig(deployment, "spec", "provider", "name") or ""
-    configs = installed_configs([named] if named else None)
-    return choose_among(configs, deployment, provider=named, now=now, policy=policy, namespace_labels=namespace_labels)
+    from airunway.tools.expanded import SpecError, expanded, is_open
 
-
-def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str], ProviderRefusal | None]:
-    """A function that returns why an installed plugin refuses the deployment, by names of provider and engine.
-
-    It returns None if the plugin accepts it or is not installed.
-    """
-    from airunway.plugins.errors import PluginError, PluginFault
-    from airunway.runtime.report import located
-    from airunway.selection.facts import ProviderRefusal
-
-    def asked(name: str, engine: str) -> ProviderRefusal | None:
-        try:
-            judged = _judged(deployment, name, engine, now=now)
-        except (PluginError, PluginFault) as error:
-            return ProviderRefusal(generation=0, reason="ProviderError", message=str(error))
-        if judged is None or not judged.blockers:
-            return None
-        text = "; ".join(located(finding) for finding in judged.blockers)
-        return ProviderRefusal(generation=0, reason=judged.blockers[0].reason, message=text)
-
-    return asked
-
-
-def warnings_of(deployment: Resource, provider: str, engine: str, *, now: datetime) -> tuple[str, ...]:
-    """The warnings of a provider: from the status if it is the selected one, else from its installed plugin."""
-    from airunway.plugins.errors import PluginError, PluginFault
-    from airunway.runtime.report import warning_text
-
-    if dig(deployment, "status", "provider", "name") == provider:
-        return tuple(map(str, dig(deployment, "status", "warnings") or ()))
+    asking = [each for each in deployments if is_open(each)]
     try:
-        judged = _judged(deployment, provider, engine, now=now)
-    except (PluginError, PluginFault):
-        return ()  # the refusal reports it
-    return tuple(dict.fromkeys(warning_text(finding) for finding in judged.warnings)) if judged is not None else ()
+        found = expanded(deployments, given)
+    except SpecError as error:
+        raise ManifestError(str(error)) from error
+    if not asking:
+        return found
+    from airunway.snapshots.followed import read_for, with_given
 
-
-def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> TranslationResult | None:
-    """The translation by an installed plugin, with default settings and the newest upstream that it knows.
-
-    None if it is not installed. Raises PluginError, PluginFault.
-    """
-    from airunway.api.modeldeployment import parse_deployment
-    from airunway.plugins.host import assumed_context
-    from airunway.runtime.gate import assumed_cache
-    from airunway.runtime.translate import translate
-
-    host = installed_plugin(name)
-    if host is None:
-        return None
-    chosen = with_engine(deployment, engine)
-    context = assumed_context(host, engine=engine, now=now, cache=assumed_cache(chosen, None, host))
-    return translate(host, chosen, parse_deployment(deployment), context)
-
-
-def with_engine(deployment: Resource, engine: str) -> Resource:
-    """The deployment as a provider gets it for an engine, from a core whose model cache part is on."""
-    from airunway.api.names import MODEL_CACHE_PART
-
-    return {**deployment, "status": {"engine": {"type": engine}, "parts": [MODEL_CACHE_PART]}}
-
-
-def choose_among(
-    configs: Sequence[Resource],
-    deployment: Resource,
-    *,
-    provider: str,
-    now: datetime,
-    policy: Policy | None = None,
-    namespace_labels: Mapping[str, str] | None = None,
-) -> Assigned:
-    """Like `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
-    from airunway.selection.explanation import explain
-    from airunway.selection.facts import provider_facts
-
-    spec = deployment.get("spec")
-    if provider and isinstance(spec, dict):
-        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": provider}}}
-    asked = None if dig(deployment, "spec", "provider", "name") else asking_plugins(deployment, now=now)
-    facts = [provider_facts(config) for config in configs]
-    explanation = explain(deployment, facts, now=now, policy=policy, namespace_labels=namespace_labels, asked=asked)
-    if explanation.violations:
-        raise Unchosen([str(violation) for violation in explanation.violations])
-    if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:
-        raise Unchosen([f"no provider: {explanation.message}"])
-    return Assigned(deployment=deployment, provider=explanation.provider, engine=explanation.engine.engine)
+    if not on_cluster:
+        missing = next((each for each in found if each.reason == "TemplateNotFound"), None)
+        if missing is None:
+            return found
+        text = f"{key_of(missing.own)}: its template is in none of the files: the cluster's templates are read"
+        remark(f"airunway: {text}")
+    read = cluster.on_cluster(lambda client: read_for(client, asking), access)
+    for each in read.unseen:
+        remark(f"airunway: {each}: they count as absent here")
+    return expanded(deployments, with_given(read.items, given))
 
 
 def policy_in(path: Path) -> Policy:

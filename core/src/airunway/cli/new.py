@@ -13,13 +13,13 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail
-from airunway.cli.fit import asked_for, inventory_of, sized
+from airunway.cli.fit import GpuOptions, fitted
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
 
 if TYPE_CHECKING:
-    from airunway.cli.fit import Sized
     from airunway.sizing.estimate import Estimate
+    from airunway.tools.fit import Sized
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _GATED = ("llama", "gemma")
@@ -67,18 +67,8 @@ def new(
         fail(f"--name: {chosen_name!r} is no name of a deployment: use letters, digits and '-', at most 63")
     choice = _Choice(gpus=gpus or 0, resource=gpu_type, context=context_length, why="as the option says")
     if gpus is None:
-        choice = _sized_choice(
-            model,
-            nodes=nodes,
-            gpu=gpu,
-            engine=engine,
-            context_length=context_length,
-            gpu_type=gpu_type,
-            model_config=model_config,
-            fetch=fetch,
-            namespace=namespace,
-            access=Access(kubeconfig, context),
-        )
+        options = GpuOptions(Access(kubeconfig, context), namespace, nodes, gpu, model_config, fetch)
+        choice = _sized_choice(model, options, engine=engine, context_length=context_length, gpu_type=gpu_type)
     licence = _licence(model) if choice.licence is None else choice.licence
     lines = _manifest(
         model,
@@ -107,41 +97,19 @@ class _Choice:
 
 
 def _sized_choice(
-    model: str,
-    *,
-    nodes: Path | None,
-    gpu: str,
-    engine: str,
-    context_length: int | None,
-    gpu_type: str,
-    model_config: Path | None,
-    fetch: bool,
-    namespace: str,
-    access: Access,
+    model: str, options: GpuOptions, *, engine: str, context_length: int | None, gpu_type: str
 ) -> _Choice:
     """The fewest GPUs on one node; exits with 1 if that cannot be computed, or if no node has them."""
     from airunway.sizing.estimate import Verdict
-    from airunway.sizing.values import ModelConfigError
+    from airunway.sizing.report import unseen_text
+    from airunway.tools.fit import asked_for
 
     with inputs.reporting():
-        try:
-            around = inventory_of(nodes, gpu, access=access, namespace=namespace)
-            found = sized(
-                asked_for(model, namespace=namespace, engine=engine, context_length=context_length),
-                around,
-                gpu=gpu,
-                providers="",
-                model_config=model_config,
-                fetch=fetch,
-                sequences=1,
-                as_model=True,
-                ask=False,
-            )
-        except ModelConfigError as error:
-            fail(str(error))
+        wanted = asked_for(model, namespace=options.namespace, engine=engine, context_length=context_length)
+        (found,) = fitted([wanted], options, as_model=True, ask=False)
     best = _best(found, gpu_type)
     if best is None:
-        why = "; ".join(each.why for each in found.unseen) or "no node offers a GPU"
+        why = "; ".join(map(unseen_text, found.unseen)) or "no node offers a GPU"
         fail(f"{model}: the number of GPUs cannot be computed: {why}. Use --gpus, --gpu or --nodes")
     estimate, resource = best
     if estimate.verdict is Verdict.UNKNOWN:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, fail, on_cluster
+from airunway.cli.cluster import Access, fail, on_cluster, remark
 from airunway.cli.manifests import ManifestError, manifests_in, objects_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document, terminal_width
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
+    from airunway.tools.assignment import Assigned
     from airunway.upgrades.forecast import Effect, Forecast
     from airunway.upgrades.preflight import Preflight, ProviderRun, Running
 
@@ -206,28 +207,25 @@ def _from_file(
     """The deployments of a file as the core would assign them to the provider, in a cluster with the new CRDs."""
     from datetime import UTC, datetime
 
-    from airunway.cli.template_inputs import with_templates
+    from airunway.tools.assignment import Unchosen, choose
     from airunway.upgrades.forecast import Cluster
     from airunway.upgrades.preflight import Running, with_definitions
 
     given = []
     manifests = manifests_in(path, namespace=namespace)
-    found = with_templates(manifests.deployments, manifests.templates, access=access, on_cluster=False)
+    found = inputs.with_templates(manifests.deployments, manifests.templates, access=access, on_cluster=False)
     for each in found:
         deployment = each.deployment
         if each.problem:
             fail(f"{key_of(deployment)}: {each.problem}")
         try:
-            choice = inputs.choose(deployment, provider="", now=datetime.now(UTC))
-        except inputs.Unchosen as error:
+            choice = choose(deployment, now=datetime.now(UTC))
+        except Unchosen as error:
             fail(f"{key_of(deployment)}: {error}")
         if choice.provider == host.name:
             given.append(_as_given(choice))
         else:
-            typer.echo(
-                printable(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}"),
-                err=True,
-            )
+            remark(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}")
     return Running(
         cluster=with_definitions(host, definitions, Cluster(definitions={}, kubernetes=(1, 30))),
         deployments=tuple(given),
@@ -237,7 +235,7 @@ def _from_file(
     )
 
 
-def _as_given(choice: inputs.Assigned) -> Resource:
+def _as_given(choice: Assigned) -> Resource:
     """A deployment with the status that the core would give it."""
     metadata = {"uid": "", "generation": 1, **choice.deployment["metadata"]}
     valid = {"type": "Validated", "status": "True", "observedGeneration": metadata["generation"]}

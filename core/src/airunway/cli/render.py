@@ -61,7 +61,6 @@ def render(
     mounted as if they were there; the digits at the end of a cache's claim are known in a cluster only. Exits with 1
     if the deployment is invalid or refused.
     """
-    from airunway.cli.template_inputs import with_templates
     from airunway.resource import key_of
 
     values = parse_settings(settings or [])
@@ -71,7 +70,9 @@ def render(
         given = manifests_in(file, runtime_config or (), namespace=namespace)
         rules = inputs.policy_in(policy) if policy is not None else None
         labels = namespace_labels_in(file) if rules is not None else {}
-        found = with_templates(given.deployments, given.templates, access=Access(kubeconfig, context), on_cluster=False)
+        found = inputs.with_templates(
+            given.deployments, given.templates, access=Access(kubeconfig, context), on_cluster=False
+        )
         for each in found:
             made = None
             if each.problem:
@@ -113,11 +114,12 @@ def _rendered(
     from airunway.resource import key_of, labels_of
     from airunway.runtime.gate import assumed_cache
     from airunway.runtime.translate import translate
+    from airunway.tools.assignment import Unchosen, choose, with_engine
 
     key, now = key_of(deployment), datetime.now(UTC)
     try:
-        choice = inputs.choose(deployment, provider=provider, now=now, policy=policy, namespace_labels=labels)
-    except inputs.Unchosen as error:
+        choice = choose(deployment, provider=provider, now=now, policy=policy, namespace_labels=labels)
+    except Unchosen as error:
         for reason in error.reasons:
             _say(f"{key}: {reason}")
         return None
@@ -139,7 +141,7 @@ def _rendered(
         upstream_version=upstream_version,
         runtime=runtime_settings(found.config, labels_of(deployment), reserved=host.manifest.reserved_labels),
     )
-    assigned = inputs.with_engine(deployment, context.engine)
+    assigned = with_engine(deployment, context.engine)
     context = replace(context, cache=assumed_cache(assigned, found.config, host))
     if context.cache is not None:
         _say(f"{key}: weights come from claim {context.cache.claim}-…, which the model cache part makes")

@@ -21,9 +21,10 @@ from airunway.resource import LAST_APPLIED, Resource, annotations_of, dig, fille
 from airunway.table import format_table
 
 if TYPE_CHECKING:
-    from airunway.cli.template_inputs import Expanded, TemplateSet
     from airunway.kube import Client
-    from airunway.view import Unseen
+    from airunway.snapshots.reader import Listed
+    from airunway.tools.expanded import Expanded
+    from airunway.unseen import Unseen
 
 NOT_CHOSEN = 3
 """Exit code of ``why``: no template would be chosen."""
@@ -67,12 +68,12 @@ def list_(
 
     What you have no right to is listed under "Not seen", with the right's name. Exits with 1 if nothing could be read.
     """
-    from airunway.cli.template_view import LIST_HEADER, list_row
+    from airunway.view.templates import LIST_HEADER, list_row
 
     if all_namespaces and namespace:
         raise typer.BadParameter("--all-namespaces and --namespace exclude each other")
     found, _ = _read(file, namespace, Access(kubeconfig, context), everywhere=all_namespaces)
-    templates = sorted(found.templates, key=lambda each: (not key_of(each).namespace, key_of(each)))
+    templates = sorted(found.items, key=lambda each: (not key_of(each).namespace, key_of(each)))
     if output == "table":
         if templates:
             rows = [list_row(each) for each in templates]
@@ -107,15 +108,17 @@ def show(
 
     Environment variables are shown by name only.
     """
-    from airunway.cli.template_view import template_resource, template_text
-    from airunway.view import Unseen
+    from airunway.cli.template_view import template_text
+    from airunway.snapshots.followed import read_users
+    from airunway.unseen import Unseen
+    from airunway.view.templates import template_resource
 
     found, where = _read(file, namespace, Access(kubeconfig, context))
     wanted = _named(name, where, found)
     if file:
-        users: list[Resource] | Unseen = Unseen(what="users", why="the template is that of a file")
+        users: Sequence[Resource] | Unseen = Unseen(what="users", why="the template is that of a file")
     else:
-        users = _users(wanted, Access(kubeconfig, context))
+        users = on_cluster(lambda client: read_users(client, wanted), Access(kubeconfig, context)).found
     if output == "name":
         typer.echo(_resource_name(wanted))
     elif output == "text":
@@ -154,14 +157,14 @@ def render(
     NAME stands for a deployment that says nothing but the template's name. What is printed runs without the template.
     Exits with 1 if a template cannot be used, or what it gives makes an invalid spec.
     """
-    from airunway.cli.template_inputs import expanded
+    from airunway.tools.expanded import expanded
     from airunway.validation import validate
 
     if not name and not file:
         raise typer.BadParameter("name a template, or a file of deployments with -f")
     if name:
         found, where = _read(file, namespace, Access(kubeconfig, context))
-        deployments = expanded([_minimal(_named(name, where, found), where)], found.templates)
+        deployments = expanded([_minimal(_named(name, where, found), where)], found.items)
     else:
         deployments = _of_files(file or [], namespace, Access(kubeconfig, context))
     documents, refused = [], False
@@ -200,15 +203,16 @@ def why(
 
     A deployment that runs keeps its template: the answer is for a new one. Exits with 3 if none would be chosen.
     """
-    from airunway.cli.template_view import choice_resource, choice_text
+    from airunway.cli.template_view import choice_text
     from airunway.templates.choice import choose, request_of
     from airunway.templates.contribution import contribution_of
+    from airunway.view.templates import choice_resource
 
     request = request_of({"templateRef": {"modelName": model, **filled(metric=metric, precision=precision)}})
     assert request is not None, "a reference is given"
     found, where = _read(file, namespace, Access(kubeconfig, context))
-    own = [each for each in found.templates if key_of(each).namespace == where]
-    shared = [each for each in found.templates if not key_of(each).namespace]
+    own = [each for each in found.items if key_of(each).namespace == where]
+    shared = [each for each in found.items if not key_of(each).namespace]
     choice = choose(
         request,
         namespaced=own,
@@ -234,23 +238,24 @@ def _read(
     access: Access,
     *,
     everywhere: bool = False,
-) -> tuple[TemplateSet, str]:
+) -> tuple[Listed, str]:
     """The templates of files, or those of the namespace and the cluster, and the namespace. Exits with 1 on errors."""
     from airunway.cli.manifests import templates_in
-    from airunway.cli.template_inputs import TemplateSet, read_all
+    from airunway.snapshots.followed import read_templates
+    from airunway.snapshots.reader import Listed
 
     if files:
         with inputs.reporting():
-            return TemplateSet(templates=tuple(templates_in(files, namespace=namespace))), namespace or "default"
+            return Listed(items=tuple(templates_in(files, namespace=namespace))), namespace or "default"
 
-    async def read(client: Client) -> tuple[TemplateSet, str]:
+    async def read(client: Client) -> tuple[Listed, str]:
         where = namespace or client.config.namespace
-        return await read_all(client, namespace="" if everywhere else where), where
+        return await read_templates(client, namespace="" if everywhere else where), where
 
     return on_cluster(read, access)
 
 
-def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
+def _named(given: str, namespace: str, found: Listed) -> Resource:
     """The template of a name: that of the namespace, else that of the cluster. Exits with 1 if there is none."""
     from airunway.templates.choice import CLUSTER_KIND, KIND
 
@@ -262,7 +267,7 @@ def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
     name = rest if separator else given
     visible = [
         each
-        for each in found.templates
+        for each in found.items
         if key_of(each).namespace in ("", namespace) and (kind is None or each["kind"] == kind)
     ]
     named = sorted((each for each in visible if key_of(each).name == name), key=lambda each: not key_of(each).namespace)
@@ -272,7 +277,7 @@ def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
     return named[0]
 
 
-def _no_such(given: str, name: str, namespace: str, found: TemplateSet, visible: Sequence[Resource]) -> NoReturn:
+def _no_such(given: str, name: str, namespace: str, found: Listed, visible: Sequence[Resource]) -> NoReturn:
     """Exit with 1, and the nearest name."""
     import difflib
 
@@ -283,46 +288,16 @@ def _no_such(given: str, name: str, namespace: str, found: TemplateSet, visible:
     fail(f"there is no template {bounded(name, 80)!r} {where}{seen}: {hint}")
 
 
-def _users(wanted: Resource, access: Access) -> list[Resource] | Unseen:
-    """The deployments that use a template."""
-    from airunway.kinds import MODEL_DEPLOYMENT
-    from airunway.kube import Forbidden
-    from airunway.view import Unseen
-
-    namespace = key_of(wanted).namespace
-
-    async def read(client: Client) -> list[Resource] | Unseen:
-        try:
-            listed = await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)
-        except Forbidden:
-            where = f"in namespace {namespace}" if namespace else "in all namespaces"
-            right = f"list modeldeployments.airunway.ai {where}"
-            return Unseen(what="users", why="you have no right to the deployments", right=right)
-        return [each for each in listed if _uses(each, wanted)]
-
-    return on_cluster(read, access)
-
-
-def _uses(deployment: Resource, template_: Resource) -> bool:
-    ref, key = dig(deployment, "status", "effectiveTemplate", "ref"), key_of(template_)
-    return (
-        isinstance(ref, dict)
-        and (ref.get("kind"), ref.get("namespace") or "", ref.get("name")) == (template_["kind"], *key)
-        and isinstance(dig(deployment, "spec", "templateRef"), dict)
-    )
-
-
 def _of_files(files: Sequence[Path], namespace: str, access: Access) -> list[Expanded]:
     """The deployments of files with what their templates give: of the same files, else of the cluster."""
     from airunway.cli.manifests import objects_in, templates_among
-    from airunway.cli.template_inputs import with_templates
 
     with inputs.reporting():
         objects = [each for file in files for each in objects_in(file)]
         deployments = [each for each in objects if each.get("kind") == "ModelDeployment"]
         if not deployments:
             fail(f"{', '.join(map(str, files))}: contains no ModelDeployment")
-        return with_templates(
+        return inputs.with_templates(
             [in_namespace(each, namespace) for each in deployments],
             templates_among(objects, namespace=namespace),
             access=access,

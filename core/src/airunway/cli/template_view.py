@@ -1,75 +1,22 @@
-"""What ``airunway template`` prints of templates and of a choice among them."""
+"""What ``airunway template`` prints of a template and of a choice among templates."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from airunway.cli.explained import leaves
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of, list_at, text_at
 from airunway.table import format_table
-from airunway.templates.choice import Choice, Request, TemplateCandidate
+from airunway.templates.choice import Choice, Request
 from airunway.templates.contribution import contribution_of
-from airunway.view import Unseen
-
-LIST_HEADER = ("namespace", "name", "phase", "model", "hardware", "metric", "precision", "used by", "reason")
-
-
-def list_row(template: Resource) -> tuple[str, ...]:
-    """One line of ``list``."""
-    key, status = key_of(template), template.get("status")
-    used = dig(status, "usedBy")
-    reason = text_at(status, "reason")
-    return (
-        key.namespace or "(cluster)",
-        key.name,
-        text_at(status, "phase") or "unknown",
-        text_at(template, "spec", "modelName"),
-        hardware_text(template) or "-",
-        text_at(template, "spec", "metric") or "-",
-        text_at(template, "spec", "precision") or "-",
-        str(used) if isinstance(used, int) else "-",
-        reason if reason and text_at(status, "phase") != "Ready" else "",
-    )
-
-
-def hardware_text(template: Resource) -> str:
-    """The hardware of one replica: as the catalogue found it, else as the spec asks for it."""
-    if found := text_at(template, "status", "hardware", "summary"):
-        return found
-    gpu, cpu = dig(template, "spec", "hardware", "gpu"), dig(template, "spec", "hardware", "cpu")
-    parts = []
-    if isinstance(gpu, dict):
-        vram = f"GPU with {gpu['minVram']}" if gpu.get("minVram") else "GPU"
-        parts.append(f"{gpu.get('count') or 1} x {gpu.get('model') or vram}")
-    if cpu:
-        parts.append(f"{cpu} CPUs")
-    return ", ".join(parts)
-
-
-# ----------------------------------------------------------------------------------------------------------------- show
-
-
-def template_resource(template: Resource, users: Sequence[Resource] | Unseen) -> Resource:
-    """A template with what it gives and who uses it, in a stable form for scripts."""
-    contribution = contribution_of(template)
-    return {
-        "kind": "TemplateReport",
-        "template": template,
-        "gives": contribution.spec,
-        "hash": contribution.hash,
-        "problems": [{"field": each.field, "message": each.message} for each in contribution.problems],
-        "unusable": contribution.unusable,
-        "usedBy": None
-        if isinstance(users, Unseen)
-        else [{"namespace": key_of(each).namespace, "name": key_of(each).name} for each in users],
-        "unseen": [users.as_resource()] if isinstance(users, Unseen) else [],
-    }
+from airunway.tools.explained import leaves
+from airunway.unseen import Unseen
+from airunway.view.templates import beaten, hardware_text, optimized, verdict
 
 
 def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Iterator[str]:
-    """The same for people."""
+    """The lines about one template."""
     key, status = key_of(template), template.get("status")
     reason = text_at(status, "reason")
     where = f"{key.namespace}/" if key.namespace else ""
@@ -98,7 +45,7 @@ def _facts(template: Resource) -> Iterator[str]:
     yield f"Model:      {text_at(template, 'spec', 'modelName')}"
     metric, precision = text_at(template, "spec", "metric"), text_at(template, "spec", "precision")
     yield f"Tuned for:  {metric or 'neither latency nor throughput'}, precision {precision or 'not given'}"
-    yield f"Optimized:  {_optimized(template)}"
+    yield f"Optimized:  {optimized(template)}"
     nodes = dig(status, "hardware", "nodes")
     there = ""
     if nodes is not None:
@@ -140,38 +87,8 @@ def _used_by(users: Sequence[Resource] | Unseen, current: str) -> Iterator[str]:
         yield f"  {key_of(each)} is {phase}{older}"
 
 
-# ------------------------------------------------------------------------------------------------------------------ why
-
-
-def choice_resource(request: Request, choice: Choice, unseen: Sequence[Unseen]) -> Resource:
-    """A choice, in a stable form for scripts."""
-    chosen = choice.chosen
-    return {
-        "kind": "TemplateChoice",
-        "asked": request.text,
-        "chosen": _reference(chosen) if chosen is not None else None,
-        "reason": choice.reason,
-        "message": choice.message,
-        "candidates": [
-            {
-                **_reference(each),
-                "phase": text_at(each.template, "status", "phase"),
-                "optimized": dig(each.template, "spec", "optimized"),
-                "tier": dig(each.template, "status", "hardware", "tier"),
-                "metric": text_at(each.template, "spec", "metric"),
-                "precision": text_at(each.template, "spec", "precision"),
-                "verdict": _verdict(each, choice),
-                "against": each.against or _beaten(each, choice),
-                "reason": each.reason,
-            }
-            for each in choice.candidates
-        ],
-        "unseen": [each.as_resource() for each in unseen],
-    }
-
-
 def choice_text(request: Request, choice: Choice, *, namespace: str, width: int | None) -> Iterator[str]:
-    """The same for people."""
+    """The lines about a choice."""
     result = choice.chosen.label if choice.chosen is not None else f"none ({choice.reason})"
     for text in (f"For {request.text} in namespace {namespace}: {result}", f"  {choice.message}"):
         yield from textwrap.wrap(printable(text), width, subsequent_indent="  ") if width else [printable(text)]
@@ -182,45 +99,15 @@ def choice_text(request: Request, choice: Choice, *, namespace: str, width: int 
         (
             each.key.namespace or "(cluster)",
             each.key.name,
-            _verdict(each, choice),
+            verdict(each, choice),
             text_at(each.template, "status", "phase") or "unknown",
-            _optimized(each.template),
+            optimized(each.template),
             str(dig(each.template, "status", "hardware", "tier", default="-")),
             text_at(each.template, "spec", "metric") or "-",
             text_at(each.template, "spec", "precision") or "-",
-            each.against or _beaten(each, choice),
+            each.against or beaten(each, choice),
         )
         for each in choice.candidates
     ]
     header = ("namespace", "name", "verdict", "phase", "optimized", "tier", "metric", "precision", "against it")
     yield from format_table(header, rows, width=width).split("\n")
-
-
-def _reference(candidate: TemplateCandidate) -> Resource:
-    namespace = {"namespace": candidate.key.namespace} if candidate.key.namespace else {}
-    return {"apiKind": candidate.kind, **namespace, "name": candidate.key.name}
-
-
-def _verdict(candidate: TemplateCandidate, choice: Choice) -> str:
-    if candidate.against:
-        return "rejected"
-    if choice.chosen is not None and candidate.key == choice.chosen.key:
-        return "chosen"
-    return "usable"
-
-
-def _beaten(candidate: TemplateCandidate, choice: Choice) -> str:
-    """What puts a usable template behind the best one; empty for that itself, and for one that is equally good."""
-    best = next((each for each in choice.candidates if not each.against), candidate)
-    if candidate.scope != best.scope:
-        return "a usable template of the namespace comes before those of the cluster"
-    names = ("an administrator wrote it", "optimized", "the tier of its GPUs", "metric", "precision")
-    for name, own, other in zip(names, candidate.rank, best.rank, strict=True):
-        if own != other:
-            return f"{best.key.name} is better: {name}"
-    return "" if candidate.key == best.key else f"it is as good as {best.key.name}"
-
-
-def _optimized(template: Resource) -> str:
-    value = dig(template, "spec", "optimized")
-    return "yes" if value is True else "no" if value is False else "not known"

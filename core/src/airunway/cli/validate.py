@@ -107,18 +107,16 @@ def _report(
 
 def _with_template(obj: Resource, namespace: str, templates: Sequence[Resource]) -> tuple[Resource, str, str]:
     """The deployment with what its template gives, where that is from, and why it is not known; both may be empty."""
-    from airunway.cli.explained import origin_of
-    from airunway.cli.template_inputs import expanded
+    from airunway.tools.expanded import SpecError, expanded
 
     placed = {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
     try:
         (found,) = expanded([placed], templates)
-    except ManifestError as error:
+    except SpecError as error:
         return obj, "", f"{error}: what its template gives is not checked"
     if found.problem:
         return obj, "", f"{found.problem}: what it gives is not checked"
-    origin = origin_of(found)
-    return (found.deployment, f" (with {origin})", "") if origin else (obj, "", "")
+    return (found.deployment, f" (with {found.origin})", "") if found.origin else (obj, "", "")
 
 
 def _stored_problems(obj: Resource) -> Iterator[str]:

@@ -7,13 +7,12 @@ code: facts about providers come from their InferenceProviderConfigs and from th
 from airunway.doctor.findings import CHECKS
 from airunway.doctor.gather import gather
 from airunway.doctor.report import DoctorReport, run_checks
-from airunway.doctor.snapshot import Snapshot, UnseenPart
+from airunway.doctor.snapshot import Snapshot
 
 __all__ = [
     "CHECKS",
     "DoctorReport",
     "Snapshot",
-    "UnseenPart",
     "gather",
     "run_checks",
 ]

@@ -247,7 +247,7 @@ _USERS = ("deployments", "artifacts", "templates", "sources")
     needs=("runtime_configs", "cluster_runtime_configs", *_USERS),
 )
 def _unused(seen: Snapshot) -> Iterator[Found]:
-    if any(unseen.part in _USERS for unseen in seen.unseen):
+    if any(part in seen.unseen for part in _USERS):
         return  # more objects than were read
     configs = configs_by_name(seen)
     used: set[ObjectKey] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -21,7 +22,6 @@ from airunway.doctor.snapshot import (
     ProcessDeployment,
     Right,
     Snapshot,
-    UnseenPart,
     components_in,
     required_kinds,
     upstream_namespace,
@@ -54,9 +54,7 @@ from airunway.kube import (
     ApiError,
     Client,
     ErrorKind,
-    Forbidden,
     Kind,
-    KubeError,
     NotFound,
     served_kinds,
 )
@@ -65,6 +63,8 @@ from airunway.process.effective_settings import EffectiveSettings, published_in
 from airunway.rbac.rights import AddOn
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.snapshots.reader import Reader
+from airunway.unseen import Unseen
 from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
 
@@ -110,7 +110,7 @@ async def gather(
     kubernetes = await client.version()
     here = datetime.now(UTC)
     there = client.server_time or here
-    reader = _Reader(client, namespace=namespace, hosts=hosts, add_ons=add_ons, limit=limit)
+    reader = _Parts(client, namespace=namespace, hosts=hosts, add_ons=add_ons, limit=limit)
     ahead = there - here
     snapshot = Snapshot(
         server=client.config.server,
@@ -123,10 +123,12 @@ async def gather(
     )
     snapshot = replace(snapshot, **await reader.first())
     snapshot = replace(snapshot, **await reader.second(snapshot))
-    return replace(snapshot, unseen=tuple(sorted(reader.unseen, key=lambda unseen: unseen.part)))
+    return replace(snapshot, unseen={part: tuple(reader.unseen[part]) for part in sorted(reader.unseen)})
 
 
-class _Reader:
+class _Parts:
+    """Reads the parts; what of them was not read is in `unseen`."""
+
     def __init__(
         self,
         client: Client,
@@ -142,7 +144,8 @@ class _Reader:
         self._add_ons = add_ons
         self._limit = limit
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self.unseen: list[UnseenPart] = []
+        self._reader = Reader(client, tolerant=True)
+        self.unseen: defaultdict[str, list[Unseen]] = defaultdict(list)
 
     async def first(self) -> dict[str, Any]:
         """The parts that depend on no other part."""
@@ -217,19 +220,18 @@ class _Reader:
 
     def _cannot_make(self, add_on: str, error: BaseException) -> None:
         why = bounded(f"{type(error).__name__}: {error}", 300)
-        self.unseen.append(UnseenPart(part="guards", what=f"guards of {add_on}", why=why))
+        self.unseen["guards"].append(Unseen(what=f"guards of {add_on}", why=why))
 
     async def _parts(self, **wanted: tuple[str, Awaitable[Any]]) -> dict[str, Any]:
         answers = await asyncio.gather(*(self._see(part, *each) for part, each in wanted.items()))
         return dict(zip(wanted, answers, strict=True))
 
     async def _see(self, part: str, what: str, answer: Awaitable[T]) -> T | None:
-        try:
-            return await answer
-        except KubeError as error:
-            why = f"you may not: {error}" if isinstance(error, Forbidden) else str(error)
-            self.unseen.append(UnseenPart(part=part, what=what, why=bounded(why, 300)))
+        found = await self._reader.see(what, answer)
+        if isinstance(found, Unseen):
+            self.unseen[part].append(found)
             return None
+        return found
 
     # --------------------------------------------------------------------------------------------------- many objects
 
@@ -247,7 +249,7 @@ class _Reader:
                 async for page in pages:
                     if page.continue_token:
                         what = f"{kind.plural} after the first {len(page.items)}"
-                        self.unseen.append(UnseenPart(part=part, what=what, why="no more are looked at"))
+                        self.unseen[part].append(Unseen(what=what, why="no more are looked at"))
                     return tuple(page.items)
         except NotFound:
             pass
@@ -291,10 +293,8 @@ class _Reader:
 
     async def _published(self, *, namespace: str = "") -> list[EffectiveSettings]:
         """The published settings of processes; empty if Leases may not be listed."""
-        try:
-            return published_in(await self._client.list_all(LEASE, namespace=namespace, label_selector=OURS))
-        except Forbidden:
-            return []
+        listed = await Reader(self._client).list(LEASE, namespace=namespace, label_selector=OURS)
+        return published_in(listed.items)
 
     async def _leases(self) -> dict[str, Resource]:
         return {key_of(lease).name: lease for lease in await self._there(LEASE, self._namespace)}

@@ -19,9 +19,10 @@ from airunway.doctor import (
     checks_webhook,
 )
 from airunway.doctor.findings import AREAS, CHECKS, DoctorCheck, DoctorFinding, Severity
-from airunway.doctor.snapshot import Snapshot, UnseenPart
+from airunway.doctor.snapshot import Snapshot
 from airunway.redaction import bounded
 from airunway.resource import Resource, format_time
+from airunway.unseen import Unseen
 
 _MODULES = (
     checks_cluster,
@@ -50,7 +51,7 @@ class DoctorReport:
     """The checks that were run."""
     skipped: tuple[DoctorCheck, ...]
     """The checks that could not be run."""
-    unseen: tuple[UnseenPart, ...]
+    unseen: tuple[Unseen, ...]
     """The parts of the cluster that could not be read."""
 
     def of(self, severity: Severity) -> list[DoctorFinding]:
@@ -82,7 +83,7 @@ def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> 
         findings=tuple(findings),
         done=tuple(done),
         skipped=tuple(skipped),
-        unseen=(*snapshot.unseen, *_unknown(snapshot)),
+        unseen=(*snapshot.all_unseen, *_unknown(snapshot)),
     )
 
 
@@ -94,30 +95,30 @@ def _filled(text: str, obj: str) -> str:
     return text.replace("NAMESPACE", place[0]).replace("NAME", place[-1])
 
 
-def _unknown(snapshot: Snapshot) -> Iterator[UnseenPart]:
+def _unknown(snapshot: Snapshot) -> Iterator[Unseen]:
     """What this command cannot judge, although it could read the cluster."""
     components = snapshot.components or ()
-    broken = {each.what for each in snapshot.unseen}  # installed, but it cannot be loaded
+    broken = {each.what for each in snapshot.all_unseen}  # installed, but it cannot be loaded
     running = {provider for component in components for provider in component.providers}
     for provider in sorted(running - set(snapshot.plugins)):
         why = "its plugin is not installed beside this command"
         if f"provider {provider}" not in broken:
-            yield UnseenPart(part="rights", what=f"rights of provider {provider}", why=why)
+            yield Unseen(what=f"rights of provider {provider}", why=why)
     for add_on in sorted({each for component in components for each in component.add_ons} - snapshot.add_ons):
         why = "its distribution is not installed beside this command: compare with `helm template` of its chart"
         if f"add-on {add_on}" not in broken:
-            yield UnseenPart(part="rights", what=f"rights and guards of {add_on}", why=why)
+            yield Unseen(what=f"rights and guards of {add_on}", why=why)
     for component in components:
         if component.guarded and not component.comparable:
             why = f"they are those of {component.version}, and this command is {__version__}"
-            yield UnseenPart(part="guards", what=f"the guards of {component.name}", why=why)
+            yield Unseen(what=f"the guards of {component.name}", why=why)
     for component in components:
         if not component.known:
             why = "no Lease says so: it has never led, runs without --leader-elect, or is of an older release"
-            yield UnseenPart(part="settings", what=f"how {component.name} runs", why=why)
+            yield Unseen(what=f"how {component.name} runs", why=why)
     if snapshot.runs_outside:
         why = "no Deployment runs them: they run outside of the cluster, as in a sandbox"
-        yield UnseenPart(part="components", what="the processes of core and providers", why=why)
+        yield Unseen(what="the processes of core and providers", why=why)
 
 
 # ------------------------------------------------------------------------------------------------------------ the text

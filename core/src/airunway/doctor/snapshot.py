@@ -23,6 +23,7 @@ from airunway.resource import (
     text_at,
 )
 from airunway.selection.facts import AVAILABLE, provider_facts
+from airunway.unseen import Unseen
 
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
 """The groups of InferencePool: the released one and its predecessor."""
@@ -45,15 +46,6 @@ _RELEASE = "meta.helm.sh/release-name"
 
 _OUR_MANAGERS = "airunway-"
 """How the field managers of all parts begin; the label ``part-of`` alone may be on others' Deployments."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnseenPart:
-    """A part of the snapshot that could not be read, and why."""
-
-    part: str
-    what: str
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +259,13 @@ class Snapshot:
     """The ModelTemplates and ClusterModelTemplates; empty if their CRDs are not installed."""
     sources: tuple[Resource, ...] | None = None
     """The ModelSources; empty if their CRD is not installed."""
-    unseen: tuple[UnseenPart, ...] = ()
+    unseen: Mapping[str, tuple[Unseen, ...]] = field(default_factory=dict)
+    """What could not be read, by part of the snapshot."""
+
+    @property
+    def all_unseen(self) -> tuple[Unseen, ...]:
+        """What could not be read of any part."""
+        return tuple(each for of_part in self.unseen.values() for each in of_part)
 
     @cached_property
     def registered(self) -> list[str]:

@@ -9,8 +9,9 @@ from airunway.api.gpus import gpu_family
 from airunway.sizing.checkpoint import Checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
 from airunway.sizing.nodes import GpuFacts, NodeGpus
-from airunway.sizing.values import Unknown, Unreadable
+from airunway.sizing.values import Unknown
 from airunway.sizing.workload import Workload
+from airunway.unseen import Unseen
 
 _ORDER = (Verdict.FITS, Verdict.TIGHT, Verdict.LESS, Verdict.UNKNOWN, Verdict.NOT, Verdict.IMPOSSIBLE)
 _MOST_GPUS = 64
@@ -23,7 +24,7 @@ class NodeFit:
 
     nodes: tuple[str, ...]
     resource: str
-    free: int | Unreadable
+    free: int | Unseen
     allocatable: int
     gpu: GpuFacts
     obstacles: tuple[str, ...]
@@ -82,7 +83,7 @@ def best_layout(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, gpus:
 
 
 def fit(checkpoint: Checkpoint, workload: Workload, rows: Iterable[NodeGpus]) -> Fit:
-    """Sizes a worker against the GPUs of nodes. If pods are `Unreadable`, against all that is allocatable."""
+    """Sizes a worker against the GPUs of nodes. If pods are `Unseen`, against all that is allocatable."""
     candidates = [row for row in rows if not workload.resource or row.resource == workload.resource]
     judged: dict[tuple[object, ...], list[str]] = {}
     results: dict[tuple[object, ...], NodeFit] = {}
@@ -163,7 +164,7 @@ def _pipeline(checkpoint: Checkpoint, workload: Workload, rows: Sequence[NodeGpu
 
 
 def _gpus(row: NodeGpus) -> int:
-    return row.allocatable if isinstance(row.free, Unreadable) else row.free
+    return row.allocatable if isinstance(row.free, Unseen) else row.free
 
 
 def _over(

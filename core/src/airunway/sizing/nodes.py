@@ -15,7 +15,8 @@ import orjson
 from airunway.api.gpus import gpu_family
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, entries_at, is_true, list_at
-from airunway.sizing.values import GIB, MIB, Unknown, Unreadable
+from airunway.sizing.values import GIB, MIB, Unknown
+from airunway.unseen import Unseen
 
 _KEPT = 0.983
 """Part of a board's memory that CUDA offers: of 24,564 MiB on an RTX 4090 vLLM sees 23.6 GiB, of 16,384 MiB on a V100
@@ -131,7 +132,7 @@ class NodeGpus:
     node: str
     resource: str
     allocatable: int
-    used: int | Unreadable
+    used: int | Unseen
     """Requested by pods that are not finished, and held by claims."""
     gpu: GpuFacts
     obstacles: tuple[str, ...] = ()
@@ -139,8 +140,8 @@ class NodeGpus:
     notes: tuple[str, ...] = ()
 
     @property
-    def free(self) -> int | Unreadable:
-        return self.used if isinstance(self.used, Unreadable) else max(0, self.allocatable - self.used)
+    def free(self) -> int | Unseen:
+        return self.used if isinstance(self.used, Unseen) else max(0, self.allocatable - self.used)
 
     @property
     def open(self) -> bool:
@@ -180,7 +181,7 @@ def pod_requests(pod: Resource) -> dict[str, int]:
 
 def free_gpus(
     nodes: Iterable[Resource],
-    pods: Iterable[Resource] | Unreadable,
+    pods: Iterable[Resource] | Unseen,
     *,
     claims: Iterable[Resource] = (),
     slices: Iterable[Resource] = (),
@@ -191,7 +192,7 @@ def free_gpus(
     `claims` are ResourceClaims, `slices` ResourceSlices (dynamic resource allocation): a device of a whole GPU that a
     claim holds is not free, and is counted once if the same pod requests it as an extended resource.
     """
-    used: dict[str, Counter[str]] | Unreadable = pods if isinstance(pods, Unreadable) else _used(pods)
+    used: dict[str, Counter[str]] | Unseen = pods if isinstance(pods, Unseen) else _used(pods)
     held = _held(claims, slices)
     found: list[NodeGpus] = []
     for node in sorted(nodes, key=_name):
@@ -199,7 +200,7 @@ def free_gpus(
         obstacles = _obstacles(node, placement)
         for resource, amount in sorted(_gpus_in(dig(node, "status", "allocatable")).items()):
             by_claims = held.get((name, resource), 0)
-            taken = used if isinstance(used, Unreadable) else used.get(name, Counter())[resource] + by_claims
+            taken = used if isinstance(used, Unseen) else used.get(name, Counter())[resource] + by_claims
             found.append(
                 NodeGpus(
                     node=name,

@@ -8,7 +8,8 @@ from airunway.sizing.estimate import Estimate
 from airunway.sizing.fit import Fit, NodeFit
 from airunway.sizing.layers import LayerKind
 from airunway.sizing.nodes import GpuFacts
-from airunway.sizing.values import KIB, Term, Unknown, Unreadable, gib, gibibytes
+from airunway.sizing.values import KIB, Term, Unknown, gib, gibibytes
+from airunway.unseen import Unseen
 
 
 def checkpoint_resource(checkpoint: Checkpoint) -> Resource:
@@ -66,10 +67,15 @@ def fit_resource(found: Fit) -> Resource:
     )
 
 
+def unseen_text(unseen: Unseen) -> str:
+    """Why a part of the cluster was not seen."""
+    return f"you may not {unseen.right}" if unseen.right else unseen.why
+
+
 def _node_resource(row: NodeFit) -> Resource:
     free: object = row.free
-    if isinstance(free, Unreadable):
-        free = filled(unseen=free.why, right=free.right)
+    if isinstance(free, Unseen):
+        free = filled(unseen=unseen_text(free), right=free.right)
     return filled(
         nodes=list(row.nodes),
         resource=row.resource,

@@ -1,4 +1,4 @@
-"""Terms with their source, what is unknown or could not be read, and the numbers of a ``config.json``.
+"""Terms with their source, what is unknown, and the numbers of a ``config.json``.
 
 Anyone may have written a ``config.json``: what is wrong in it is refused by name and field.
 """
@@ -32,15 +32,6 @@ class Unknown:
     """A quantity that cannot be computed; it is never replaced by 0."""
 
     why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unreadable:
-    """A part of the cluster that could not be read; it is never an empty list."""
-
-    why: str
-    right: str
-    """The right that is missing, as ``verb resource`` (``list nodes``); empty if a right is not the reason."""
 
 
 def gib(size: float) -> str:

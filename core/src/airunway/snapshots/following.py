@@ -9,6 +9,7 @@ from contextlib import suppress
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, Gone, KubeError, Reflector, Unauthorized
 from airunway.resource import ObjectKey, Resource, dig
+from airunway.snapshots.reader import Listed, right_to, unseen_for
 from airunway.snapshots.reading import (
     Source,
     Surroundings,
@@ -17,9 +18,8 @@ from airunway.snapshots.reading import (
     pod_sources,
     sources_of,
     surroundings_of,
-    unseen_for,
 )
-from airunway.view import DeploymentSnapshot, Unseen
+from airunway.view import DeploymentSnapshot
 
 _CALM = 0.1
 """Seconds for which changes are collected: one rollout changes many objects at once."""
@@ -70,20 +70,14 @@ class Watched:
         ]
 
     @property
-    def items(self) -> list[Resource]:
-        """The objects, each with its kind."""
-        kind = self.source.kind
-        return [{**obj, "kind": obj.get("kind") or kind.kind} for obj in self.cache.values()]
-
-    @property
-    def unseen(self) -> Unseen | None:
-        """Why it is not read; None if it is."""
-        source = self.source
-        if isinstance(self.refused, Forbidden):
-            right = source.right.replace(source.right.split()[0], "list and watch", 1)
-            return Unseen(what=source.what, why="you have no right to it", right=right)
-        error = self.refused or self.error
-        return unseen_for(source, error) if error is not None else None
+    def read(self) -> Listed:
+        """The objects, each with its kind; none of a watch that may not be read, or cannot be listed."""
+        kind, error = self.source.kind, self.refused or self.error
+        if error is not None:
+            verb = "list and watch" if isinstance(error, Forbidden) else "list"
+            right = right_to(verb, kind, self.source.key.namespace)
+            return Listed(unseen=(unseen_for(self.source.what, error, right=right),))
+        return Listed(items=tuple({**obj, "kind": obj.get("kind") or kind.kind} for obj in self.cache.values()))
 
     async def _until_answered(self) -> None:
         await self.cache.answered.wait()
@@ -140,7 +134,7 @@ async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[Dep
             if top.refused is not None:
                 raise top.refused
             # Until it can be listed it is what it was, which is not the same as deleted.
-            deployment = first if top.error is not None else next(iter(top.items), None)
+            deployment = first if top.error is not None else next(iter(top.read.items), None)
             if deployment is None:
                 yield None
             else:
@@ -148,11 +142,9 @@ async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[Dep
                 if around is None or around[0] != made:
                     around = made, await surroundings_of(client, deployment)
                 await _adjust(client, caches, deployment, around[1], changed)
-                read = [cache for cache in caches.values() if cache.unseen is None]
-                unseen = [(cache.source, cache.unseen) for cache in caches.values() if cache.unseen is not None]
-                found = [(cache.source, cache.items) for cache in read]
-                others = [*around[1].unseen, *([top.unseen] if top.unseen is not None else [])]
-                yield assembled(deployment, found, unseen, others)
+                reads = [(source, cache.read) for source, cache in caches.items()]
+                others = [*around[1].unseen, *top.read.unseen]
+                yield assembled(deployment, reads, others)
             await changed.wait()
             await asyncio.sleep(_CALM)
     finally:

@@ -23,9 +23,11 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, ApiError, Client, Forbidden, KubeError
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of, list_at, uid_of
-from airunway.snapshots.reading import Source, pod_sources
+from airunway.snapshots.reader import Reader, unseen_for
+from airunway.snapshots.reading import pod_sources
 from airunway.snapshots.serving import is_port
-from airunway.view.base import Unseen, line
+from airunway.unseen import Unseen
+from airunway.view.base import line
 from airunway.view.engine_metrics import (
     ENGINE_METRICS,
     METRICS_PATHS,
@@ -86,8 +88,7 @@ async def deployments_and_pods(client: Client, scope: ObjectKey) -> tuple[list[R
     """Returns deployments, and the pods of each, in few lists. Raises KubeError if deployments cannot be read."""
     deployments = await deployments_in(client, scope)
     selector = f"{names.MODEL_DEPLOYMENT}={scope.name}" if scope.name else names.MODEL_DEPLOYMENT
-    labelled = Source(content="pods", kind=POD, key=ObjectKey(scope.namespace, ""), label_selector=selector)
-    listed = await _pods(client, labelled)
+    listed = await _pods(client, scope.namespace, selector)
     found: dict[ObjectKey, Sequence[Resource] | Unseen] = {}
     by_owner: dict[ObjectKey, list[Resource]] = {}
     for pod in () if isinstance(listed, Unseen) else listed:
@@ -128,16 +129,14 @@ async def _selected(client: Client, scope: ObjectKey, selectors: Mapping[ObjectK
 
 
 async def _of_selector(client: Client, owner: ObjectKey, selector: str) -> _Pods:
-    where = ObjectKey(owner.namespace, "")
-    return {owner: await _pods(client, Source(content="pods", kind=POD, key=where, label_selector=selector))}
+    return {owner: await _pods(client, owner.namespace, selector)}
 
 
 async def _of_label(client: Client, scope: ObjectKey, label: str, owners: Mapping[str, Sequence[ObjectKey]]) -> _Pods:
     """The pods that have one of these values of a label, by the deployments whose value that is."""
     values = [*owners]
     selector = f"{label}={values[0]}" if len(values) == 1 else f"{label} in ({','.join(values)})"
-    where = ObjectKey(scope.namespace, "")
-    pods = await _pods(client, Source(content="pods", kind=POD, key=where, label_selector=selector))
+    pods = await _pods(client, scope.namespace, selector)
     if isinstance(pods, Unseen):
         return dict.fromkeys((key for keys in owners.values() for key in keys), pods)
     found: dict[tuple[str, str], list[Resource]] = {}
@@ -146,15 +145,8 @@ async def _of_label(client: Client, scope: ObjectKey, label: str, owners: Mappin
     return {key: found.get((key.namespace, value), ()) for value, keys in owners.items() for key in keys}
 
 
-async def _pods(client: Client, source: Source) -> list[Resource] | Unseen:
-    namespace = source.key.namespace
-    try:
-        return await client.list_all(POD, namespace=namespace, label_selector=source.label_selector)
-    except Forbidden:
-        where = f"in namespace {namespace}" if namespace else "in all namespaces"
-        return Unseen(what="pods", why="you have no right to it", right=f"list pods {where}")
-    except KubeError as error:
-        return Unseen(what="pods", why=line(str(error)))
+async def _pods(client: Client, namespace: str, selector: str) -> Sequence[Resource] | Unseen:
+    return (await Reader(client, tolerant=True).list(POD, namespace=namespace, label_selector=selector)).found
 
 
 def ready_pods(pods: Iterable[Resource]) -> list[Resource]:
@@ -256,8 +248,7 @@ class PodMetrics:
         except Forbidden as error:
             if not error.reason:
                 return Unseen(what="metrics", why=f"its server refuses {path} (HTTP 403)")
-            right = f"get pods/proxy in namespace {key.namespace}"
-            unseen = Unseen(what="metrics", why="you have no right to it", right=right)
+            unseen = unseen_for("metrics", error, right=f"get pods/proxy in namespace {key.namespace}")
             self._denied[key.namespace] = unseen
             return unseen
         except ApiError as error:

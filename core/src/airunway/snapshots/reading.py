@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from airunway.api import names
@@ -17,15 +17,10 @@ from airunway.kube import (
     REPLICA_SET,
     SERVICE,
     STATEFUL_SET,
-    ApiError,
     Client,
-    Forbidden,
     Kind,
-    KubeError,
-    NotFound,
     served_kinds_by_name,
 )
-from airunway.kube.errors import AnswerTooLarge
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -38,7 +33,9 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.view import DeploymentSnapshot, Unseen
+from airunway.snapshots.reader import Listed, Reader
+from airunway.unseen import Unseen
+from airunway.view import DeploymentSnapshot
 
 Content: TypeAlias = Literal["pods", "events", "objects"]
 """What a source is a part of."""
@@ -85,13 +82,6 @@ class Source:
     """Objects of a list that are read."""
     owned: bool = False
     """Whether only those objects count that have our label, or an owner among the deployment's objects."""
-
-    @property
-    def right(self) -> str:
-        """The right that reading it needs, as a sentence part."""
-        verb = "get" if self.key.name else "list"
-        where = f" in namespace {self.key.namespace}" if self.kind.namespaced else ""
-        return f"{verb} {self.kind}{where}"
 
     @property
     def what(self) -> str:
@@ -243,36 +233,24 @@ class Surroundings:
     """How many requests that took."""
 
 
-@dataclass(kw_only=True)
-class _Read:
-    """The result of one source."""
-
-    source: Source
-    items: list[Resource] = field(default_factory=list)
-    unseen: Unseen | None = None
-    """Why it was not read, or not all of it."""
-    complete: bool = True
-
-
 async def read_snapshot(client: Client, key: ObjectKey) -> DeploymentSnapshot:
     """Returns the deployment and what is below it. Raises NotFound, Forbidden and other KubeErrors of the deployment
     itself; what else could not be read is `Unseen`.
     """
-    deployment = await client.get(MODEL_DEPLOYMENT, key)
+    deployment, reader = await client.get(MODEL_DEPLOYMENT, key), Reader(client, tolerant=True)
     first = [*pod_sources(deployment), *event_sources(deployment)]
     around, reads = await asyncio.gather(
-        surroundings_of(client, deployment), asyncio.gather(*(_read(client, source) for source in first))
+        surroundings_of(client, deployment), asyncio.gather(*(_read(reader, source) for source in first))
     )
     room = MOST_REQUESTS - 1 - around.requests - len(first)
     wanted = sources_of(deployment, around.config, around.served)
-    reads += await asyncio.gather(*(_read(client, source) for source in wanted[:room]))
+    reads += await asyncio.gather(*(_read(reader, source) for source in wanted[:room]))
     left = [
         Unseen(what=source.what, why=f"not read: a snapshot takes at most {MOST_REQUESTS} requests")
         for source in wanted[room:]
     ]
-    found = [(read.source, read.items) for read in reads if read.complete or read.items]
-    unseen = [(read.source, read.unseen) for read in reads if read.unseen is not None]
-    return assembled(deployment, found, unseen, [*around.unseen, *left])
+    sources = [*first, *wanted[:room]]
+    return assembled(deployment, [*zip(sources, reads, strict=True)], [*around.unseen, *left])
 
 
 async def surroundings_of(client: Client, deployment: Resource) -> Surroundings:
@@ -280,77 +258,44 @@ async def surroundings_of(client: Client, deployment: Resource) -> Surroundings:
     provider = dig(deployment, "status", "provider", "name")
     if not isinstance(provider, str) or not provider:
         return Surroundings(config=None, served={}, unseen=(), requests=0)
-    source = Source(content="objects", kind=INFERENCE_PROVIDER_CONFIG, key=ObjectKey("", provider))
-    read, served = await asyncio.gather(_read(client, source), _served(client))
-    unseen = [each for each in (read.unseen, served if isinstance(served, Unseen) else None) if each is not None]
+    reader = Reader(client, tolerant=True)
+    config, served = await asyncio.gather(
+        reader.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", provider)),
+        reader.see("kinds of the cluster", served_kinds_by_name(client), right="get /apis"),
+    )
+    unseen = [*config.unseen, *([served] if isinstance(served, Unseen) else [])]
     return Surroundings(
-        config=read.items[0] if read.items else None,
+        config=config.items[0] if config.items else None,
         served={} if isinstance(served, Unseen) else served,
         unseen=tuple(unseen),
         requests=2,
     )
 
 
-async def _served(client: Client) -> Served | Unseen:
-    try:
-        return await served_kinds_by_name(client)
-    except KubeError as error:
-        return Unseen(what="kinds of the cluster", why=str(error), right="get /apis" if _denied(error) else "")
-
-
-async def _read(client: Client, source: Source) -> _Read:
-    try:
-        if source.key.name:
-            return _Read(source=source, items=[_named(source, await client.get(source.kind, source.key))])
-        page = await client.first_page(
-            source.kind,
-            namespace=source.key.namespace,
-            label_selector=source.label_selector,
-            field_selector=source.field_selector,
-            limit=source.limit,
-            most=_MOST_BYTES[source.content],
-        )
-    except NotFound:
-        return _Read(source=source)  # the object does not exist, or the kind does not
-    except AnswerTooLarge:
-        size = _MOST_BYTES[source.content] // 2**20
-        return _Read(source=source, unseen=Unseen(what=source.what, why=f"more than {size} MiB"), complete=False)
-    except (KubeError, ValueError) as error:
-        return _Read(source=source, unseen=unseen_for(source, error), complete=False)
-    cut = None
-    if page.continue_token:
-        cut = Unseen(what=source.what, why=f"only the first {len(page.items)} of the list were read")
-    return _Read(source=source, items=page.items, unseen=cut)
-
-
-def _named(source: Source, obj: Resource) -> Resource:
-    return {**obj, "kind": obj.get("kind") or source.kind.kind}
-
-
-def unseen_for(source: Source, error: Exception) -> Unseen:
-    """Why a source was not read, with the right that is missing."""
-    denied = _denied(error)
-    return Unseen(
-        what=source.what, why="you have no right to it" if denied else str(error), right=source.right if denied else ""
+async def _read(reader: Reader, source: Source) -> Listed:
+    if source.key.name:
+        return await reader.get(source.kind, source.key)
+    return await reader.first(
+        source.kind,
+        namespace=source.key.namespace,
+        label_selector=source.label_selector,
+        field_selector=source.field_selector,
+        limit=source.limit,
+        most=_MOST_BYTES[source.content],
     )
 
 
-def _denied(error: Exception) -> bool:
-    return isinstance(error, Forbidden) or (isinstance(error, ApiError) and error.status == 403)
-
-
 def assembled(
-    deployment: Resource,
-    found: Iterable[tuple[Source, Sequence[Resource]]],
-    unseen: Sequence[tuple[Source, Unseen]],
-    other: Iterable[Unseen],
+    deployment: Resource, reads: Sequence[tuple[Source, Listed]], other: Iterable[Unseen]
 ) -> DeploymentSnapshot:
     """The snapshot of what was read and what was not. Pods (or events) are `Unseen` if none of their lists was read."""
     by_content: dict[Content, dict[str, Resource]] = {}
     owned: list[Resource] = []
-    for source, items in found:
+    for source, read in reads:
+        if read.unseen and not read.items:
+            continue
         known = by_content.setdefault(source.content, {})
-        for item in items:
+        for item in read.items:
             if source.owned:
                 owned.append(item)
             else:
@@ -361,13 +306,13 @@ def assembled(
     remarks = [*other]
     parts: dict[Content, tuple[Resource, ...] | Unseen] = {}
     for content in ("pods", "events"):
-        missing = [each for source, each in unseen if source.content == content]
+        missing = [each for source, read in reads if source.content == content for each in read.unseen]
         if missing and content not in by_content:
             parts[content] = missing[0]
         else:
             parts[content] = tuple(by_content.get(content, {}).values())
             remarks += missing
-    remarks += [each for source, each in unseen if source.content == "objects"]
+    remarks += [each for source, read in reads if source.content == "objects" for each in read.unseen]
     return DeploymentSnapshot(
         deployment={**deployment, "kind": MODEL_DEPLOYMENT.kind},
         pods=parts["pods"],

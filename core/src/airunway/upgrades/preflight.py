@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import PART_OF, published_in
@@ -19,6 +19,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.crd_versions import Installed, detect
 from airunway.runtime.informers import deployment_of, kind_in, written_in
 from airunway.schema import has_rules, schema_in, served_versions
+from airunway.snapshots.reader import Listed, Reader
 from airunway.templates.expansion import effective
 from airunway.upgrades.definitions import unacceptable
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
@@ -106,8 +107,8 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
     )
     ours = [each for each in deployments if dig(each, "status", "provider", "name") == host.name]
     configs = [
-        *await _configs(client, RUNTIME_CONFIG, namespace),
-        *await _configs(client, CLUSTER_RUNTIME_CONFIG, ""),
+        *await client.list_if_served(RUNTIME_CONFIG, namespace=namespace),
+        *await client.list_if_served(CLUSTER_RUNTIME_CONFIG),
     ]
     by_deployment: defaultdict[ObjectKey, list[Resource]] = defaultdict(list)
     for obj in (obj for listed in objects for obj in listed):
@@ -119,11 +120,6 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
         objects={key: tuple(listed) for key, listed in by_deployment.items()},
         configs=tuple(configs),
     )
-
-
-async def _configs(client: Client, kind: Kind, namespace: str) -> list[Resource]:
-    """The runtime configs of a kind; none where its CRD is not installed."""
-    return [{**config, "kind": kind.kind} for config in await client.list_if_served(kind, namespace=namespace)]
 
 
 async def objects_of(
@@ -168,20 +164,19 @@ async def read_provider_run(client: Client, provider: str) -> ProviderRun:
     return provider_run_in(await read_leases(client), provider)
 
 
-async def read_leases(client: Client) -> tuple[Resource, ...] | None:
-    """The Leases of our processes in all namespaces; None without the right to list them. Raises KubeError."""
-    try:
-        return tuple(await client.list_all(LEASE, label_selector="=".join(PART_OF)))
-    except Forbidden:
-        return None
+async def read_leases(client: Client) -> Listed:
+    """The Leases of our processes in all namespaces. Raises KubeError."""
+    return await Reader(client).list(LEASE, label_selector="=".join(PART_OF))
 
 
-def provider_run_in(leases: Sequence[Resource] | None, provider: str) -> ProviderRun:
-    """How a provider runs according to these Leases; None: they may not be listed."""
-    if leases is None:
+def provider_run_in(leases: Listed, provider: str) -> ProviderRun:
+    """How a provider runs according to these Leases."""
+    if leases.unseen:
         return _assumed("you may not list Leases in all namespaces")
     manager = names.provider_manager(provider)
-    found = {f"Lease/{each.namespace}/{manager}": each for each in published_in(leases) if each.manager == manager}
+    found = {
+        f"Lease/{each.namespace}/{manager}": each for each in published_in(leases.items) if each.manager == manager
+    }
     if not found:
         return _assumed(f"no Lease {manager} says how it runs: it has never led, or runs without --leader-elect")
     if len(found) > 1:

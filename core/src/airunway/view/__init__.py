@@ -4,7 +4,8 @@ Texts in a view are single lines without control characters, terminal sequences 
 could not be seen is an `Unseen`, never an empty list or 0.
 """
 
-from airunway.view.base import Unseen, short_age
+from airunway.unseen import Unseen
+from airunway.view.base import short_age
 from airunway.view.deployment import (
     DeploymentSnapshot,
     DeploymentView,

@@ -18,7 +18,8 @@ import orjson
 
 from airunway.redaction import bounded, printable
 from airunway.resource import Resource, dig, is_integer, list_at
-from airunway.view.base import Unseen, View, word
+from airunway.unseen import Unseen
+from airunway.view.base import View, word
 
 SHOWN = 200
 """Bytes that are shown of what is no answer."""

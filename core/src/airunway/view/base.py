@@ -1,9 +1,8 @@
-"""What all views share: one form as JSON, plain texts, ages, and a value for what was not read."""
+"""What all views share: one form as JSON, plain texts, ages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -38,26 +37,6 @@ def resource_of(value: object) -> Any:
 def _camel(name: str) -> str:
     first, *rest = name.rstrip("_").split("_")
     return first + "".join(part.capitalize() for part in rest)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unseen(View):
-    """Something that was not read. It stands where a list or a number would: absence would mean that there is none."""
-
-    what: str
-    """What is not known, such as ``pods``."""
-    why: str
-    """Why, as a sentence without a full stop."""
-    right: str = ""
-    """Verb and resource that RBAC has to allow, such as ``list pods in namespace ml``; empty if no right is missing."""
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}" + (f" (needs the right to {self.right})" if self.right else "")
-
-
-def reasons_of(unseen: Iterable[Unseen]) -> tuple[Unseen, ...]:
-    """Returns each once, those that need a right first."""
-    return tuple(sorted(dict.fromkeys(unseen), key=lambda each: (not each.right, each.what)))
 
 
 def line(value: object, limit: int = 1024) -> str:

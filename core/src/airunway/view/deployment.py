@@ -17,7 +17,8 @@ from airunway.status.evidence import own_words, parse_moment
 from airunway.status.reasons import CODES
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import TEMPLATE_READY, effective_model
-from airunway.view.base import Unseen, View, line, reasons_of, word
+from airunway.unseen import Unseen, reasons_of
+from airunway.view.base import View, line, word
 from airunway.view.pods import PHASES, Health, PodRow, pod_row
 from airunway.view.tree import TreeNode, tree_of
 

@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airunway.view.base import Unseen, View, line, word
+from airunway.unseen import Unseen
+from airunway.view.base import View, line, word
 
 MOST_SERIES = 100_000
 """Series of one answer that are read."""

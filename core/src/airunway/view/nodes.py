@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from airunway.resource import Resource
 from airunway.sizing.nodes import NodeGpus, Placement, free_gpus
-from airunway.sizing.values import Unknown, Unreadable
-from airunway.view.base import Unseen, View, line, word
+from airunway.sizing.values import Unknown
+from airunway.unseen import Unseen
+from airunway.view.base import View, line, word
 
 _MOST_NOTES = 32
 
@@ -66,17 +67,16 @@ class NodesView(View):
 
 
 def nodes_view(
-    nodes: Sequence[Resource] | Unreadable,
-    pods: Iterable[Resource] | Unreadable,
+    nodes: Sequence[Resource] | Unseen,
+    pods: Iterable[Resource] | Unseen,
     *,
     claims: Iterable[Resource] = (),
     slices: Iterable[Resource] = (),
     placement: Placement | None = None,
 ) -> NodesView:
     """Returns the GPUs of `nodes`, less what `pods` and `claims` have; with a placement, as its pods find them."""
-    if isinstance(nodes, Unreadable):
-        unseen = _unseen("nodes", nodes)
-        return NodesView(rows=unseen, groups=(), without_gpus=unseen)
+    if isinstance(nodes, Unseen):
+        return NodesView(rows=nodes, groups=(), without_gpus=nodes)
     found = free_gpus(nodes, pods, claims=claims, slices=slices, placement=placement)
     rows = tuple(map(_row, found))
     return NodesView(
@@ -94,7 +94,7 @@ def _row(gpus: NodeGpus) -> NodeRow:
         product=word(gpus.gpu.product),
         memory=Unseen(what="memory", why=line(memory.why)) if isinstance(memory, Unknown) else memory,
         allocatable=gpus.allocatable,
-        free=_unseen("free GPUs", gpus.free) if isinstance(gpus.free, Unreadable) else gpus.free,
+        free=gpus.free,
         obstacles=tuple(map(word, gpus.obstacles[:_MOST_NOTES])),
         notes=tuple(map(line, gpus.notes[:_MOST_NOTES])),
     )
@@ -127,7 +127,3 @@ def _free(rows: Iterable[NodeRow]) -> list[int] | Unseen:
         if not row.obstacles:
             found.append(row.free)
     return found
-
-
-def _unseen(what: str, unseen: Unreadable) -> Unseen:
-    return Unseen(what=what, why=line(unseen.why), right=line(unseen.right))

@@ -14,7 +14,8 @@ from airunway.api import names
 from airunway.redaction import redacted
 from airunway.resource import LAST_APPLIED, Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
-from airunway.view.base import Unseen, View, line, word
+from airunway.unseen import Unseen
+from airunway.view.base import View, line, word
 
 MOST_LINES = 2000
 """Lines of one object's diff."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from airunway.api import names
 from airunway.artifacts.deployments import wants_cache
-from airunway.cli.template_inputs import read_for, with_given
 from airunway.configs.resolution import config_name
 from airunway.controller.templates import source_among, template_part
 from airunway.kinds import (
@@ -24,7 +23,7 @@ from airunway.kinds import (
     MODEL_DEPLOYMENT,
     RUNTIME_CONFIG,
 )
-from airunway.kube import Client, Forbidden, Kind, served_kinds_by_name
+from airunway.kube import Client, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import published_in
 from airunway.resource import LAST_APPLIED, ObjectKey, Resource, annotations_of, dig, key_of
@@ -32,8 +31,11 @@ from airunway.runtime.crd_versions import detect
 from airunway.runtime.informers import kind_in
 from airunway.runtime.preview import plan_name
 from airunway.runtime.records import is_primary
+from airunway.snapshots.followed import read_for, with_given
+from airunway.snapshots.reader import Listed, Reader
 from airunway.status.conditions import PART_NAMES
 from airunway.templates.expansion import TEMPLATE_READY, effective
+from airunway.unseen import Unseen
 from airunway.upgrades.edits import EditFacts, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
 from airunway.upgrades.preflight import (
@@ -44,7 +46,6 @@ from airunway.upgrades.preflight import (
     read_kinds,
     read_leases,
 )
-from airunway.view import Unseen
 from airunway.view.plan import DeploymentPlan, edit_step
 
 _MANAGER = "kubectl"
@@ -59,8 +60,7 @@ class _Cluster:
     """What is read once for all deployments."""
 
     providers: tuple[Resource, ...]
-    leases: tuple[Resource, ...] | None
-    """None without the right to read them."""
+    leases: Listed
     version: tuple[int, int]
 
 
@@ -98,7 +98,7 @@ class EditReader:
         stored = {**stored, "apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind}
         self._read = read = self._read or await self._read_cluster()
         templates = await read_for(self._client, [stored])
-        found_templates = with_given(templates.templates, self._templates)
+        found_templates = with_given(templates.items, self._templates)
         expanded = template_part(stored, source_among(found_templates)).deployment
         around = replace(await self._around(expanded, read), templates=tuple(found_templates))
         before = str(dig(stored, "status", "provider", "name", default=""))
@@ -137,7 +137,7 @@ class EditReader:
         artifacts: list[Resource] = []
         if wants_cache(deployment):
             artifacts = await self._client.list_all(MODEL_ARTIFACT, namespace=namespace)
-        core = next((each for each in published_in(read.leases or ()) if each.manager == names.CORE_MANAGER), None)
+        core = next((each for each in published_in(read.leases.items) if each.manager == names.CORE_MANAGER), None)
         off = {part for part in PART_NAMES if core is not None and core.options.get(part) == "off"}
         return EditFacts(
             providers=read.providers,
@@ -156,7 +156,8 @@ class EditReader:
         host = self._load(provider)
         if host is None:
             return UpstreamPlan(steps=gone), (), (*missing, _no_plugin(deployment, provider))
-        run = provider_run_in(self._read.leases if self._read is not None else None, provider)
+        assert self._read is not None, "the cluster is read first"
+        run = provider_run_in(self._read.leases, provider)
         assumed = (f"assumed for provider {provider}: {run.assumed}",) if run.assumed else ()
         cluster, unread = await self._cluster(host)
         live = await self._live(host, deployment, cluster, run)
@@ -177,21 +178,19 @@ class EditReader:
 
     async def _read_kinds(self, host: ProviderHost) -> tuple[Cluster, tuple[Unseen, ...]]:
         assert self._read is not None, "the cluster is read before a provider's kinds"
-        try:
-            return await read_kinds(self._client, host, self._read.version), ()
-        except Forbidden:
-            served = await served_kinds_by_name(self._client)
-            definitions = {
-                (kind.group, kind.kind): _unread(versions)
-                for kind in definition_names(host).values()
-                if (versions := served.get((kind.group, kind.kind)))
-            }
-            unseen = Unseen(
-                what=f"the CRDs of {host.name}",
-                why="you have no right to them: the plan is for the newest schema that the plugin knows",
-                right="get customresourcedefinitions.apiextensions.k8s.io",
-            )
-            return Cluster(definitions=definitions, kubernetes=self._read.version), (unseen,)
+        kinds = read_kinds(self._client, host, self._read.version)
+        right = "get customresourcedefinitions.apiextensions.k8s.io"
+        found = await Reader(self._client).see(f"the CRDs of {host.name}", kinds, right=right)
+        if not isinstance(found, Unseen):
+            return found, ()
+        served = await served_kinds_by_name(self._client)
+        definitions = {
+            (kind.group, kind.kind): _unread(versions)
+            for kind in definition_names(host).values()
+            if (versions := served.get((kind.group, kind.kind)))
+        }
+        why = "you have no right to them: the plan is for the newest schema that the plugin knows"
+        return Cluster(definitions=definitions, kubernetes=self._read.version), (replace(found, why=why),)
 
     async def _live(self, host: ProviderHost, deployment: Resource, cluster: Cluster, run: ProviderRun) -> Upstream:
         """The deployment's objects. Raises KubeError."""
