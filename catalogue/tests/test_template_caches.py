@@ -37,15 +37,28 @@ def fill(cache: Any, *objects: Resource) -> None:
         reflector._store(key_of(each), None, each)
 
 
-def test_a_pod_of_another_namespace_with_the_uid_of_the_job_does_not_count() -> None:
+def template_caches() -> TemplateCaches:
     unused: Any = None  # no API server is asked
-    caches = TemplateCaches(
+    return TemplateCaches(
         Caches(unused, project=lambda each: each, metrics=Metrics("catalogue")),
         home="home",
         on_template=lambda _: None,
         on_nodes=lambda: None,
         on_held=lambda: None,
     )
+
+
+def test_a_number_of_events_of_one_namespace_is_kept_about_jobs_that_are_not_there() -> None:
+    caches = template_caches()
+    for number in range(400):
+        regarding = {"kind": "Job", "namespace": "thief", "name": f"discover-{number}"}
+        metadata = {"name": f"e{number}", "namespace": "thief", "uid": f"u{number}"}
+        fill(caches.events.cache, {"metadata": metadata, "type": "Warning", "regarding": regarding})
+    assert len(caches.events.cache) == 256
+
+
+def test_a_pod_of_another_namespace_with_the_uid_of_the_job_does_not_count() -> None:
+    caches = template_caches()
     template = template_of()
     job = obj("discover-tiny", kind="Job", owner=("ModelTemplate", template))
     jobs: AnyReflector = caches.jobs.reflector

@@ -9,7 +9,6 @@ from functools import partial
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
 from airunway.kube import (
-    EVENT,
     JOB,
     NODE,
     POD,
@@ -19,10 +18,9 @@ from airunway.kube import (
 from airunway.owned.objects import Mark, is_ours
 from airunway.owned.views import OwnedView
 from airunway.process.caches import Caches, Sources
-from airunway.process.jobs import job_pod
+from airunway.process.jobs import WarningEvents, job_pod
 from airunway.process.predicates import Reads
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
-from airunway.status.evidence import EventFacts, event_facts
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, uid_of
 from airunway.templates.limits import bound
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
@@ -33,10 +31,7 @@ MARK = Mark(names.PART, CATALOGUE_PART)
 OnTemplate = Callable[[ObjectKey], None]
 """``on(key)``: something of a template changed; a ClusterModelTemplate has no namespace."""
 
-_FACTS = "facts"
 _PREFIX = "discover-"
-_EVENTS_OF_ONE, _EVENTS_OF_UNKNOWN = 32, 4
-"""Events about one Job that are kept: of one that is there, and of one that is not known yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +75,12 @@ class TemplateCaches(Sources):
         )
         self.pods = self.watches(POD, project=job_pod, wakes=self._on_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (_owner_of(pod),))
-        self._events = self.watches(EVENT, project=self._event, wakes=self._on_event, field_selector="type=Warning")
-        self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
+        self.events = WarningEvents(
+            self,
+            concerns=lambda kind, name: kind == JOB.kind and name.startswith(_PREFIX),
+            find=lambda event: self.job(ObjectKey(event.namespace, event.name)),
+            wakes=lambda _event, job: self._wake_owner(key_of(job)),
+        )
 
         def on_node(_key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
             if _has(old) != _has(new):
@@ -116,34 +115,6 @@ class TemplateCaches(Sources):
         jobs = {key_of(job): job for job in self.jobs.owned(key_of(template)) if is_ours(job, template, MARK)}
         pods = (pod for job in jobs.values() for pod in self._pods_of.get((key_of(job).namespace, uid_of(job))))
         return Owned(jobs=tuple(jobs.values()), pods=tuple(pods))
-
-    def events_of(self, jobs: Iterable[Resource]) -> Iterator[EventFacts]:
-        """The warnings about these Jobs: that their pods cannot be made."""
-        for job in jobs:
-            for event in self._events_of.get((key_of(job).namespace, key_of(job).name)):
-                facts: EventFacts = event[_FACTS]
-                if facts.uid in ("", uid_of(job)):
-                    yield facts
-
-    def _event(self, event: Resource) -> Resource | None:
-        """A warning about a Job with one of our names; others are dropped when they are decoded. Any user can write
-        them: a number is kept about one Job, and of Jobs that are not there.
-        """
-        name = dig(event, "regarding", "name")
-        if dig(event, "regarding", "kind") != JOB.kind or not isinstance(name, str) or not name.startswith(_PREFIX):
-            return None
-        facts, metadata = event_facts(event), event.get("metadata")
-        job = self.jobs.objects.get(ObjectKey(facts.namespace, facts.name))
-        if self._events.get(key_of(event)) is None:
-            most = _EVENTS_OF_ONE if job is not None else _EVENTS_OF_UNKNOWN
-            if self._events_of.count(_about(facts)) >= most:
-                return None
-        return {"metadata": kept(metadata, "name", "namespace", "uid", "resourceVersion"), _FACTS: facts}
-
-    def _on_event(self, _key: ObjectKey, _old: Resource | None, event: Resource | None) -> None:
-        if event is not None:
-            facts: EventFacts = event[_FACTS]
-            self._wake_owner(ObjectKey(facts.namespace, facts.name))
 
     def job(self, key: ObjectKey) -> Resource | None:
         """A Job by its own key, answers to writes that the watch has not delivered included."""
@@ -204,10 +175,6 @@ def used_template(deployment: Resource) -> Iterator[Hashable]:
     if not isinstance(name, str) or is_deleting(deployment):
         return
     yield ObjectKey(key_of(deployment).namespace if dig(ref, "kind") == MODEL_TEMPLATE.kind else "", name)
-
-
-def _about(facts: EventFacts) -> tuple[str, str]:
-    return facts.namespace, facts.name
 
 
 def _has(node: Resource | None) -> object:

@@ -165,7 +165,7 @@ class TemplateReconciler:
         alive = tuple(facts for pod in pods if (facts := pod_facts(pod)).alive)
         if memory.job != (job := open_job(template)):
             memory.job, memory.cause = job, None
-        events = tuple(self._caches.events_of(each for each in jobs if not finished(each)))
+        events = tuple(self._caches.events.about(each for each in jobs if not finished(each)))
         evidence = Evidence(pods=alive, events=events)
         memory.cause = find_root_cause(evidence, now=now, previous=memory.cause) if alive or events else None
         resolution = self._config_of(template)

@@ -49,7 +49,7 @@ def test_the_model_cache_keeps_a_number_of_them_about_one_claim_and_about_pods_t
         claim = {"metadata": {"name": "claim-0", "namespace": "thief", "uid": "c"}, "spec": {}, "status": {}}
         claims: Any = caches._claims.reflector
         claims._source.reflector._store(key_of(claim), None, claim)
-        cache: Any = caches._events
+        cache: Any = caches.events.cache
         reflector = cache._source.reflector
         for number in range(400):
             about_one, about_pod = event(number), event(1000 + number)
@@ -57,12 +57,12 @@ def test_the_model_cache_keeps_a_number_of_them_about_one_claim_and_about_pods_t
             about_pod["regarding"] = {"kind": "Pod", "namespace": "thief", "name": "a-download-00000000"}
             for each in (about_one, about_pod):
                 reflector._store(key_of(each), None, each)
-        assert len(caches._events_of.get(("PersistentVolumeClaim", "thief", "claim-0"))) == 32
-        assert len(caches._events_of.get(("Pod", "thief", "a-download-00000000"))) == 32
+        assert len(caches.events._about.get(("PersistentVolumeClaim", "thief", "claim-0"))) == 32
+        assert len(caches.events._about.get(("Pod", "thief", "a-download-00000000"))) == 32
         first = event(0)
         first["regarding"]["name"] = "claim-0"
         reflector._store(key_of(first), reflector.get(key_of(first)), first)
-        assert len(caches._events_of.get(("PersistentVolumeClaim", "thief", "claim-0"))) == 32, "it is not a new one"
+        assert len(caches.events._about.get(("PersistentVolumeClaim", "thief", "claim-0"))) == 32, "it is not a new one"
 
     asyncio.run(fill(artifact_caches()))
 
@@ -246,4 +246,4 @@ def test_a_pass_reads_a_number_of_workloads_because_of_events_about_them() -> No
 
 
 def test_the_model_cache_keeps_a_number_of_them_for_each_namespace() -> None:
-    assert asyncio.run(kept(artifact_caches()._events)) == EVENTS_KEPT
+    assert asyncio.run(kept(artifact_caches().events.cache)) == EVENTS_KEPT

@@ -165,7 +165,7 @@ class ArtifactReconciler:
         owned = self._caches.owned(artifact)
         claims, jobs, pods = owned.claims, owned.jobs, owned.pods
         memory.cause = find_root_cause(
-            evidence_of(artifact, claims=claims, pods=pods, events=self._caches.events_of((*pods, *claims, *jobs))),
+            evidence_of(artifact, claims=claims, pods=pods, events=self._caches.events.about((*pods, *claims, *jobs))),
             now=now,
             previous=memory.cause,
         )

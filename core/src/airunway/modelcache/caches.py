@@ -11,7 +11,6 @@ from typing import TypeAlias
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import (
-    EVENT,
     JOB,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -22,26 +21,15 @@ from airunway.kube import (
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
 from airunway.owned.views import OwnedView, known_objects, views_by_kind
 from airunway.process.caches import Caches, Sources
-from airunway.process.jobs import job_pod
+from airunway.process.jobs import WarningEvents, job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, kept, key_of, labels_of, uid_of
-from airunway.status.evidence import EventFacts, event_facts
+from airunway.status.evidence import EventFacts
 
 MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 """The label on all objects of this part."""
 
 Owner: TypeAlias = tuple[str, ObjectKey]
 """Kind and key of an artifact or deployment."""
-
-_FACTS = "facts"
-
-_UNKNOWN_OBJECTS = 256
-"""Number of events of a namespace about claims and pods that are not there; any user can write such events."""
-
-_EVENTS_OF_ONE = 32
-"""Number of events about one claim or pod: Kubernetes itself counts repetitions in one event."""
-
-_UNKNOWN = "unknown"
-"""Key of a cached event: whether what it is about was not there when it came."""
 
 _OUR_NAME = re.compile(r"-(check-size|download)-[0-9a-f]{8}")
 """What the names of our Jobs' pods have in common."""
@@ -94,9 +82,7 @@ class ArtifactCaches(Sources):
         self._views = views_by_kind((self._claims, self._jobs))
         self.pods = self.watches(POD, project=job_pod, wakes=self._on_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (artifact_of(pod),))
-        self._events = self.watches(EVENT, project=self._event, wakes=self._on_event, field_selector="type=Warning")
-        self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
-        self._events_of_unknown = self._events.add_index(self._of_unknown)
+        self.events = WarningEvents(self, concerns=_is_ours, find=self._found, wakes=self._on_event)
         self.classes = self.watches(
             STORAGE_CLASS, project=_storage_class, wakes=lambda *_: on_classes(), everywhere=True
         )
@@ -126,40 +112,11 @@ class ArtifactCaches(Sources):
         """A claim with any owner; of one of others only what a volume depends on."""
         return self._claims.objects.get(key)
 
-    def events_of(self, objects: Iterable[Resource]) -> Iterator[EventFacts]:
-        """The warning events about these pods, Jobs and claims."""
-        for obj in objects:
-            key = key_of(obj)
-            for event in self._events_of.get((str(obj.get("kind")), key.namespace, key.name)):
-                facts: EventFacts = event[_FACTS]
-                if facts.uid in ("", uid_of(obj)):
-                    yield facts
-
     def known(self, owner: Owner, wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
         """The owner's objects of this part, and those with the name of a `wanted` one."""
         return known_objects(self._views, owner, wanted)
 
     # ------------------------------------------------------------------------------------------------- what changes
-
-    def _event(self, event: Resource) -> Resource | None:
-        """A warning about a claim, or about a Job or pod with one of our names; other events are dropped when they are
-        decoded. Any user can write them: a number is kept about one claim or pod, and about those of a namespace that
-        are not there.
-        """
-        kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
-        ours = kind in ("Pod", "Job") and isinstance(name, str) and _OUR_NAME.search(name)
-        if kind != "PersistentVolumeClaim" and not ours:
-            return None
-        facts, metadata = event_facts(event), event.get("metadata") or {}
-        if self._events.get(key_of(event)) is None and self._is_too_much(facts):
-            return None
-        kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
-        return {"metadata": kept, _FACTS: facts, _UNKNOWN: self._found(facts) is None}
-
-    def _is_too_much(self, event: EventFacts) -> bool:
-        if self._found(event) is None and self._events_of_unknown.count(event.namespace) >= _UNKNOWN_OBJECTS:
-            return True
-        return self._events_of.count(_about(event)) >= _EVENTS_OF_ONE
 
     def _found(self, event: EventFacts) -> Resource | None:
         """The claim, Job or pod that an event is about."""
@@ -172,19 +129,10 @@ class ArtifactCaches(Sources):
             case _:
                 return self.claim(key)
 
-    def _of_unknown(self, event: Resource) -> tuple[str, ...]:
-        """The namespace of an event about a claim or pod that was not there when the event came."""
-        return (event[_FACTS].namespace,) if event[_UNKNOWN] else ()
-
-    def _on_event(self, _key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
-        if new is None:
-            return
-        facts: EventFacts = new[_FACTS]
-        if (found := self._found(facts)) is not None:
-            key = ObjectKey(facts.namespace, facts.name)
-            self._tell(found)
-            if facts.kind == "PersistentVolumeClaim":
-                self._on_claim(key)
+    def _on_event(self, event: EventFacts, found: Resource) -> None:
+        self._tell(found)
+        if event.kind == PERSISTENT_VOLUME_CLAIM.kind:
+            self._on_claim(key_of(found))
 
     def _on_pod(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         self._tell(old, new)
@@ -194,8 +142,9 @@ class ArtifactCaches(Sources):
             self._on_owned(owner)
 
 
-def _about(facts: EventFacts) -> tuple[str, str, str]:
-    return facts.kind, facts.namespace, facts.name
+def _is_ours(kind: object, name: str) -> bool:
+    """Whether an object is a claim, or a Job or pod with one of our names."""
+    return kind == "PersistentVolumeClaim" or (kind in ("Pod", "Job") and _OUR_NAME.search(name) is not None)
 
 
 def artifact_of(pod: Resource) -> ObjectKey:

@@ -180,7 +180,7 @@ class CacheReconciler:
         causes = {}
         for name, claim in claims.items():
             if dig(claim, "status", "phase") != "Bound":
-                evidence = Evidence(claims=(claim_facts(claim),), events=tuple(self._caches.events_of([claim])))
+                evidence = Evidence(claims=(claim_facts(claim),), events=tuple(self._caches.events.about([claim])))
                 if (cause := find_root_cause(evidence, now=self._clock())) is not None:
                     causes[name] = cause
         return VolumeFacts(

@@ -1,12 +1,15 @@
-"""The Jobs of a part: how many run at a time (``--max-downloads``), and what caches keep of their pods."""
+"""The Jobs of a part: how many run at a time (``--max-downloads``), and what caches keep of their pods and events."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from airunway.kube import EVENT
+from airunway.process.caches import Sources
 from airunway.process.metrics import Point
-from airunway.resource import ObjectKey, Resource, kept, key_of, text_at
+from airunway.resource import ObjectKey, Resource, dig, kept, key_of, text_at, uid_of
+from airunway.status.evidence import EventFacts, event_facts
 
 _SHARED_FROM = 4
 """Number of slots from which one is kept for a namespace that has none: of fewer it would cost too much."""
@@ -111,3 +114,68 @@ def job_pod(pod: Resource) -> Resource:
         "spec": kept(pod.get("spec"), "nodeName", "schedulingGates"),
         "status": pod.get("status") or {},
     }
+
+
+_FACTS = "facts"
+
+_UNKNOWN = "unknown"
+"""Key of a cached event: whether what it is about was not there when it came."""
+
+_OF_ONE = 32
+"""Number of events about one object: Kubernetes itself counts repetitions in one event."""
+
+_OF_UNKNOWN = 256
+"""Number of events of a namespace about objects that are not there."""
+
+
+class WarningEvents:
+    """The warnings about a part's Jobs and what belongs to them; others are dropped when they are decoded. Any user can
+    write them: a number is kept about one object, and about those of a namespace that are not there.
+
+    `concerns(kind, name)` says whether an object may be the part's, `find(event)` returns it if it is there, and
+    `wakes(event, object)` is called for every change of an event about one that is.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        *,
+        concerns: Callable[[object, str], object],
+        find: Callable[[EventFacts], Resource | None],
+        wakes: Callable[[EventFacts, Resource], None],
+    ) -> None:
+        self._concerns, self._find, self._wakes = concerns, find, wakes
+        self.cache = sources.watches(EVENT, project=self._project, wakes=self._on_event, field_selector="type=Warning")
+        self._about = self.cache.add_index(lambda event: (_subject(event[_FACTS]),))
+        self._unknown = self.cache.add_index(lambda event: (event[_FACTS].namespace,) if event[_UNKNOWN] else ())
+
+    def about(self, objects: Iterable[Resource]) -> Iterator[EventFacts]:
+        """The warnings about these objects."""
+        for obj in objects:
+            key = key_of(obj)
+            for event in self._about.get((str(obj.get("kind")), key.namespace, key.name)):
+                facts: EventFacts = event[_FACTS]
+                if facts.uid in ("", uid_of(obj)):
+                    yield facts
+
+    def _project(self, event: Resource) -> Resource | None:
+        kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
+        if not isinstance(name, str) or not self._concerns(kind, name):
+            return None
+        facts = event_facts(event)
+        unknown = self._find(facts) is None
+        if self.cache.get(key_of(event)) is None and (
+            self._about.count(_subject(facts)) >= _OF_ONE
+            or (unknown and self._unknown.count(facts.namespace) >= _OF_UNKNOWN)
+        ):
+            return None
+        metadata = kept(event.get("metadata"), "name", "namespace", "uid", "resourceVersion")
+        return {"metadata": metadata, _FACTS: facts, _UNKNOWN: unknown}
+
+    def _on_event(self, _key: ObjectKey, _old: Resource | None, event: Resource | None) -> None:
+        if event is not None and (found := self._find(event[_FACTS])) is not None:
+            self._wakes(event[_FACTS], found)
+
+
+def _subject(facts: EventFacts) -> tuple[str, str, str]:
+    return facts.kind, facts.namespace, facts.name
