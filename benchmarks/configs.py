@@ -43,6 +43,7 @@ from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, digest
+from airunway.revisions.revision import is_in_effect, pending_parts
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.expectations import running_at
@@ -254,8 +255,8 @@ async def edited(stage: Stage) -> dict[str, Any]:
 
     def done(deployment: Resource) -> bool:
         hash_, status = wanted.hash, deployment["status"]
-        waits = any("takes effect with the next change" in text for text in status.get("warnings") or ())
-        in_effect = dig(status, "provider", "runtimeConfigHash") == hash_
+        waits = bool(pending_parts(deployment))
+        in_effect = is_in_effect(deployment) and dig(status, "revision", "settings", "configHash") == hash_
         return dig(status, "effectiveRuntimeConfig", "hash") == hash_ and (waits or in_effect)
 
     while not all(done(each) for each in await _of(client, users)):
@@ -322,8 +323,8 @@ async def rolled_out(stage: Stage, waved: list[str]) -> dict[str, Any]:
         raise RuntimeError("the edited config was not found")
 
     def done(deployment: Resource) -> bool:
-        in_effect: bool = dig(deployment, "status", "provider", "runtimeConfigHash") == wanted.hash
-        return in_effect and running_at(1)(deployment)
+        used = dig(deployment, "status", "revision", "settings", "configHash")
+        return is_in_effect(deployment) and used == wanted.hash and running_at(1)(deployment)
 
     while not all(done(each) for each in await _of(stage.client, waved)):
         if time.perf_counter() - started > 300:

@@ -66,7 +66,7 @@ async def test_a_pod_that_finds_no_node_gets_the_nodes_that_come_and_one_that_ru
             ]
             assert {each.resource for each in written} <= {"modeldeployments/status"}
             assert [uid_of(each) for each in await pods_of(client, key)] == [uid_of(pod)]
-            assert MODEL in str(found["status"]["effectiveTemplate"])
+            assert MODEL in str(found["status"]["revision"]["template"])
             # While its node is there: pods of a node that is gone stay for a minute.
             await client.delete(MODEL_DEPLOYMENT, key)
             await gone(client, MODEL_DEPLOYMENT, key)

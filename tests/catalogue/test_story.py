@@ -62,7 +62,7 @@ async def test_an_image_in_a_registry_becomes_a_model_that_serves(
                 assert dig(ready, "status", "profile", "metadata", "engine") == "vllm"
                 served = await until(client, waiting, reason_is("TemplateReady", "TemplateFound"))
                 assert dig(served, "status", "effectiveTemplate", "ref", "name") == template.name
-                given = dig(served, "status", "effectiveTemplate", "spec")
+                given = dig(served, "status", "revision", "template", "spec")
                 assert given["image"].startswith(f"{registry.host}/team/tiny:1.0@sha256:"), "what was read is what runs"
                 assert "MI325X" in str(given["affinity"]), "its pods go to the nodes that fit"
                 served = await until(client, waiting, lambda md: dig(md, "status", "provider", "resourceName"))

@@ -134,7 +134,8 @@ class Ground:
         if given is not None:
             asked = request_of(deployment["spec"])
             assert asked is not None, "the deployment names a template"
-            status["effectiveTemplate"] = {"hash": digest(given), "asked": asked.digest, "spec": given}
+            status["effectiveTemplate"] = {"hash": digest(given)}
+            status["revision"] = {"template": {"hash": digest(given), "asked": asked.digest, "spec": given}}
         body = {
             "apiVersion": names.API_VERSION,
             "kind": "ModelDeployment",

@@ -19,6 +19,7 @@ from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Client, Reflector
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, is_true, key_of, labels_of
+from airunway.revisions.revision import is_in_effect
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, Eventually
@@ -50,7 +51,7 @@ class Taking:
         self._reflector.add_handler(self._on_change)
 
     def _on_change(self, key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
-        claim = dig(new, "status", "provider", "claimName")
+        claim = dig(new, "status", "revision", "cache", "claim")
         self._busy.discard(key.name)
         if new is not None and claim not in (None, self._without) and not is_true(new, "Ready"):
             self._busy.add(key.name)
@@ -202,5 +203,5 @@ def _says_that_the_cache_is_lost(deployment: Resource) -> bool:
 
 
 def _has_taken(deployment: Resource, old: str) -> bool:
-    used = dig(deployment, "status", "provider", "claimName")
-    return used not in (None, old) and phase_is("Running")(deployment)
+    used = dig(deployment, "status", "revision", "cache", "claim")
+    return used not in (None, old) and is_in_effect(deployment) and phase_is("Running")(deployment)

@@ -91,7 +91,7 @@ async def test_a33_weights_that_serve_are_in_use_until_the_new_ones_serve(ground
     key = ObjectKey(ground.namespace, "one")
 
     async def serves(claim: str) -> None:
-        status = {"status": {"provider": {"claimName": claim}}}
+        status = {"status": {"revision": {"cache": {"claim": claim}}}}
         await ground.client.merge_patch(MODEL_DEPLOYMENT, key, status, subresource="status", manager="provider")
 
     async def unused(name: str) -> bool:
@@ -117,7 +117,7 @@ async def test_a33_weights_that_serve_are_in_use_until_the_new_ones_serve(ground
 
 
 async def test_an_edited_template_is_answered_anew_although_the_generation_stays(ground: Ground) -> None:
-    """The effective spec changes with ``status.effectiveTemplate``: first it gives a cache, then another model."""
+    """The effective spec changes with the template: first that gives a cache, then another model."""
     shared: Resource = {"mode": "Shared"}
     async with running_part(ground.client, namespace=ground.namespace):
         made = await ground.deploy("one", model={}, templateRef={"name": "t"})

@@ -15,6 +15,7 @@ from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import JOB, POD
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
+from airunway.revisions.revision import is_in_effect
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
@@ -99,8 +100,8 @@ async def serving(kubeconfig: Path, ground: Ground) -> AsyncIterator[Serving]:
 
 
 def has_claim(deployment: Resource) -> bool:
-    used = dig(deployment, "status", "provider", "claimName")
-    return used is not None and used == dig(deployment, "status", "modelCache", "claimName")
+    used = dig(deployment, "status", "revision", "cache", "claim")
+    return is_in_effect(deployment) and used == dig(deployment, "status", "modelCache", "claimName")
 
 
 async def test_a33_a_cache_follows_the_model_once_its_weights_are_there_and_goes_with_the_spec(
@@ -127,7 +128,7 @@ async def test_a33_a_cache_follows_the_model_once_its_weights_are_there_and_goes
 
     generation = await serving.edit("llama", {"model": {"cache": {"mode": "None"}}})
     left = await serving.until(running_at(generation))
-    assert "claimName" not in left["status"]["provider"]
+    assert "cache" not in left["status"]["revision"]
     assert "modelCache" not in left["status"]
     assert all(claims == set() for claims in (await serving.pods()).values())
 

@@ -106,7 +106,7 @@ def test_an_image_with_a_model_of_its_own_gets_the_mount_and_is_told_nothing(nam
         cached = judged(host, base, given, context=replace(context, cache=cache))
         assert cached.blockers == ()
         for obj in cached.objects:  # the record of the settings is no part of a pod
-            obj["metadata"].get("annotations", {}).pop(names.RUNTIME_SETTINGS, None)
+            obj["metadata"].get("annotations", {}).pop(names.REVISION, None)
         text = canonical_json(list(cached.objects)).decode()
         assert '"claimName":"weights"' in text
         assert "OFFLINE" not in text

@@ -18,6 +18,7 @@ from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE, Client
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, labels_of
+from airunway.revisions.revision import is_in_effect
 from airunway_testing.operator import running_core, running_provider, until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -160,5 +161,5 @@ async def _compared(
 
 
 def _has_settings(found: Resource) -> bool:
-    used = dig(found, "status", "provider", "runtimeConfigHash")
-    return bool(used) and used == hash_of(found) and bool(dig(found, "status", "provider", "resourceName"))
+    used = dig(found, "status", "revision", "settings", "configHash")
+    return bool(used) and used == hash_of(found) and is_in_effect(found)

@@ -14,6 +14,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, labels_of, uid_of
+from airunway.revisions.revision import is_in_effect, pending_parts
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is, running_at
@@ -33,22 +34,22 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
 OLD = [{"name": "A", "value": "1"}]
 NEW = [{"name": "A", "value": "1"}, {"name": "B", "value": "canary-7f3a"}]
-WAITS = "take effect with the next change of the spec"
 
 
 def hashes(deployment: Resource) -> tuple[str | None, str | None]:
-    """The published hash and the one in effect."""
+    """The hash of the config, and of that whose settings are in effect."""
     status = deployment["status"]
-    return dig(status, "effectiveRuntimeConfig", "hash"), dig(status, "provider", "runtimeConfigHash")
+    used = dig(status, "revision", "settings", "configHash") if is_in_effect(deployment) else None
+    return dig(status, "effectiveRuntimeConfig", "hash"), used
 
 
 def agrees(deployment: Resource) -> bool:
-    core, provider = hashes(deployment)
-    return core is not None and core == provider and dig(deployment, "status", "phase") == "Running"
+    followed = hashes(deployment)[0] is not None and is_in_effect(deployment) and not pending_parts(deployment)
+    return followed and dig(deployment, "status", "phase") == "Running"
 
 
 def waits(deployment: Resource) -> bool:
-    return any(WAITS in warning for warning in deployment["status"].get("warnings", []))
+    return pending_parts(deployment) == {"settings"}
 
 
 async def env_of(client: Client, key: ObjectKey) -> list[str]:
@@ -76,7 +77,7 @@ async def test_c11_c13_c14_env_added_under_serving_deployments_restarts_none_of_
     log = AuditReader(audit_log)
     await configs.write(env=NEW)
     for key in keys:
-        found = await until(client, key, waits, what="a warning that B waits")
+        found = await until(client, key, waits, what="the status to say that B waits")
         assert hashes(found)[1] == first[1] != hashes(found)[0]
         assert "canary-7f3a" not in str(found["status"])
     await asyncio.sleep(1)
@@ -86,7 +87,7 @@ async def test_c11_c13_c14_env_added_under_serving_deployments_restarts_none_of_
         writes = [
             r.agent for r in requests if r.writes and r.name == key.name and r.resource.startswith("modeldeploym")
         ]
-        assert len(writes) <= 2, f"core and provider write once each: {writes}"
+        assert writes == [names.CORE_MANAGER] or len(writes) <= 1, f"the core writes once: {writes}"
     fresh = await deploy("fresh")
     await until(client, fresh, agrees)
     assert {"A", "B"} <= set(await env_of(client, fresh))
@@ -115,16 +116,11 @@ async def test_c11_c13_c14_env_added_under_serving_deployments_restarts_none_of_
     }
 
 
-async def record_of(client: Client, key: ObjectKey) -> str | None:
-    return annotations_of(await client.get(WORKSPACE, key)).get(names.RUNTIME_SETTINGS)
+async def noted_on(client: Client, key: ObjectKey) -> str | None:
+    return annotations_of(await client.get(WORKSPACE, key)).get(names.REVISION)
 
 
-async def put_record(client: Client, key: ObjectKey, text: str | None) -> None:
-    annotations = {"metadata": {"annotations": {names.RUNTIME_SETTINGS: text}}}
-    await client.merge_patch(WORKSPACE, key, annotations, manager="by-hand")
-
-
-async def test_c14_a_record_removed_or_edited_by_hand_is_restored_and_changes_no_pod(
+async def test_c14_annotations_that_are_removed_or_edited_by_hand_are_put_back_and_change_no_pod(
     deploy: Deploy, configs: Configs, client: Client
 ) -> None:
     await configs.write(env=OLD)
@@ -132,66 +128,41 @@ async def test_c14_a_record_removed_or_edited_by_hand_is_restored_and_changes_no
     await until(client, key, agrees)
     await configs.write(env=NEW)
     await until(client, key, waits)
-    before, recorded = await client.get(WORKSPACE, key), await record_of(client, key)
-    assert recorded
+    before, noted = await client.get(WORKSPACE, key), await noted_on(client, key)
+    assert noted
 
     async def restored() -> bool:
-        return await record_of(client, key) == recorded
+        return await noted_on(client, key) == noted
 
-    for text in (None, "{}"):
-        await put_record(client, key, text)
+    for text in (None, "0000000000000000"):
+        edit = {"metadata": {"annotations": {names.REVISION: text, names.WRITTEN_FOR: text}}}
+        await client.merge_patch(WORKSPACE, key, edit, manager="by-hand")
         await eventually(restored)
         after = await client.get(WORKSPACE, key)
         assert (uid_of(after), after["inference"]) == (uid_of(before), before["inference"])
 
 
-async def test_c14_a_record_removed_while_the_provider_is_down_changes_no_pod(
-    kubeconfig: Path, client: Client, kaito: ProviderHost, configs: Configs, namespace: str, audit_log: Path
+async def test_a_wiped_status_writes_nothing_if_the_same_revision_comes_of_it(
+    deploy: Deploy, configs: Configs, client: Client, audit_log: Path
 ) -> None:
-    simulators = simulators_for((kind.group, kind.kind) for kind in kaito.manifest.upstream)
-    await install_definitions(client, [crd for each in simulators for crd in each.custom_resource_definitions()])
-    await remove_leftovers(client)
+    """As after the restore of a backup, which has no status."""
     await configs.write(env=OLD)
-    async with (
-        running_core(kubeconfig),
-        running_simulator(kubeconfig, kaito, level="api"),
-        deployments(client, namespace, SPEC) as create,
-    ):
-        async with running_provider(kubeconfig, kaito):
-            same, other = await create("same"), await create("other", runtimeConfigName="other")
-            await configs.write("other", env=OLD)
-            for key in (same, other):
-                await until(client, key, agrees)
-        before = {key: await client.get(WORKSPACE, key) for key in (same, other)}
-        recorded = await record_of(client, same)
-        for key in (same, other):
-            await put_record(client, key, None)
-        await configs.write("other", env=NEW)
-        log = AuditReader(audit_log)
-        async with running_provider(kubeconfig, kaito):
-            found = await until(client, other, lambda d: "is missing or was edited" in str(d["status"].get("warnings")))
-            assert found["status"]["phase"] == "Running"
-
-            async def restored() -> bool:
-                return await record_of(client, same) == recorded
-
-            await eventually(restored)
-            after = {key: await client.get(WORKSPACE, key) for key in (same, other)}
-            assert {key: obj["inference"] for key, obj in after.items()} == {
-                key: obj["inference"] for key, obj in before.items()
-            }
-            assert {r.name for r in upstream(log.read())} == {"same"}
-            adopt = {"metadata": {"annotations": {names.ADOPT: "now"}}}
-            await client.merge_patch(MODEL_DEPLOYMENT, other, adopt, manager="user")
-            await until(client, other, agrees)
-            assert {"A", "B"} <= set(await env_of(client, other))
-            for key in (same, other):  # while the provider can remove its finalizer
-                await client.delete(MODEL_DEPLOYMENT, key)
-
-            async def away() -> bool:
-                return await client.find(MODEL_DEPLOYMENT, same) is await client.find(MODEL_DEPLOYMENT, other) is None
-
-            await eventually(away)
+    same, edited = await deploy("same"), await deploy("edited", runtimeConfigName="edited")
+    await configs.write("edited", env=OLD)
+    for key in (same, edited):
+        await until(client, key, agrees)
+    await configs.write("edited", env=NEW)
+    await until(client, edited, waits)
+    log = AuditReader(audit_log)
+    was = (await client.get(MODEL_DEPLOYMENT, same))["status"]["revision"]
+    for key in (same, edited):
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": None}, subresource="status", manager="restore")
+    for key in (same, edited):
+        await until(client, key, agrees)
+    assert (await client.get(MODEL_DEPLOYMENT, same))["status"]["revision"] == was
+    written = [request for request in upstream(log.read()) if request.name == same.name]
+    assert written == [], "the same revision comes of it"
+    assert {"A", "B"} <= set(await env_of(client, edited)), "the newest is taken where it is not known what it had"
 
 
 async def test_c3_a_named_config_that_comes_later_is_taken_without_touching_the_deployment(
@@ -342,7 +313,7 @@ async def test_l4_l5_a_matched_label_is_edited_and_removed_in_place(
             theirs = {"metadata": {"labels": {"added": "by-hand"}}}
             await client.merge_patch(WORKSPACE, key, theirs, manager="by-hand")
             found = await until(client, key, waits)
-            assert any("labels team" in warning for warning in found["status"]["warnings"])
+            assert dig(found, "status", "revision", "pending", "changes") == ["labels team"]
     live = await client.get(WORKSPACE, key)
     assert (uid_of(live), labels_of(live)["added"]) == (uid, "by-hand")
     assert "team" not in (dig(live, "inference", "template", "metadata", "labels") or {}), "as recorded"

@@ -31,6 +31,7 @@ from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import POD, Client, Kind, Reflector
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, labels_of
+from airunway.revisions.revision import is_in_effect
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, Eventually
@@ -183,7 +184,7 @@ async def _story(
         await _followed(fleet, settings("two", token="hf-old"))
         await _followed(fleet, settings("two", pull="registry", token="hf-old"))
         await _followed(fleet, settings("two", pull="registry", token="hf-new"))
-        await fleet.every(_waits_for_a_change, what="a warning that newer settings wait")
+        await fleet.every(_waits_for_a_change, what="the status to say that newer settings wait")
         assert upstream_writes(audit.read(), namespace) == []
 
         label = {"metadata": {"labels": {TEAM: "two"}}}
@@ -373,8 +374,8 @@ def _scaled(generation: int, replicas: int) -> Callable[[Resource], bool]:
 
 
 def _has_all(deployment: Resource) -> bool:
-    status = deployment["status"]
-    return dig(status, "provider", "runtimeConfigHash") == hash_of(deployment) and is_true(deployment, "Ready")
+    used = dig(deployment, "status", "revision", "settings", "configHash")
+    return is_in_effect(deployment) and used == hash_of(deployment) and is_true(deployment, "Ready")
 
 
 _PARTS = ("httproutes", "inferencepools")

@@ -18,6 +18,7 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURC
 from airunway.kube import POD, Client
 from airunway.plugins.registry import load
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true
+from airunway.revisions.revision import is_in_effect, pending_parts
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, eventually
@@ -214,9 +215,7 @@ def _serves_with(template: str) -> Callable[[Resource], bool]:
 
 def _has_newest(found: Resource) -> bool:
     """Whether what serves has all that the template gives."""
-    recorded = dig(found, "status", "effectiveTemplate")
-    in_effect = dig(found, "status", "provider", "templateHash")
-    return bool(in_effect) and in_effect == dig(recorded, "hash") and not _waits(found) and is_true(found, "Ready")
+    return is_in_effect(found) and not _waits(found) and is_true(found, "Ready")
 
 
 def _waits(found: Resource) -> bool:
@@ -229,4 +228,4 @@ def _has_no_nodes(found: Resource) -> bool:
 
 
 def _warns(found: Resource) -> bool:
-    return any("was edited since its values were taken" in text for text in dig(found, "status", "warnings") or ())
+    return pending_parts(found) == {"template"}

@@ -15,6 +15,7 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURC
 from airunway.kube import DEPLOYMENT, Client, NotFound
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of, labels_of, uid_of
+from airunway.revisions.revision import is_in_effect, pending_parts
 from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is, reason_is
@@ -96,8 +97,7 @@ def ready(deployment: Resource) -> str:
 
 
 def warns_of_newer_values(deployment: Resource) -> bool:
-    text = "ModelTemplate fast was edited since its values were taken; the newer ones take effect with the next change"
-    return any(text in warning for warning in dig(deployment, "status", "warnings") or ())
+    return pending_parts(deployment) == {"template"}
 
 
 async def test_a_deployment_with_only_a_template_runs_and_an_edit_restarts_nothing(
@@ -191,7 +191,7 @@ async def test_a_template_made_again_for_another_model_changes_no_deployment(
     await eventually(taken)  # with what the template gave
     found = await until(client, key, phase_is("Degraded"))
     assert ready(found) == "False/TemplateNotFound"
-    assert dig(found, "status", "effectiveTemplate", "spec", "model", "id") == MODEL
+    assert dig(found, "status", "revision", "template", "spec", "model", "id") == MODEL
     assert str(await client.get(WORKSPACE, key)).count("org/other") == 0
     await templates.write("second", phase="Ready")
     found = await until(client, key, phase_is("Running"))
@@ -273,8 +273,7 @@ async def test_with_rollout_immediately_newer_values_are_taken_in_waves(
 
 def _newest(deployment: Resource) -> bool:
     """Whether what the template gives is in effect in the provider's objects."""
-    recorded = dig(deployment, "status", "effectiveTemplate", "hash")
-    return bool(recorded) and dig(deployment, "status", "provider", "templateHash") == recorded
+    return is_in_effect(deployment) and not pending_parts(deployment)
 
 
 def _env(inference: Resource) -> list[Resource]:

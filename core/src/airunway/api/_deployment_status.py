@@ -223,7 +223,7 @@ class PendingRevision(ApiModel):
     hash: str | None = Field(default=None, max_length=64, description="Hash of the revision with it.")
     since: Timestamp = Field(default=None, description="Moment since which something waits (RFC 3339).")
     parts: list[_Short] = Field(
-        default_factory=list, max_length=8, description="Parts that have something newer: template, settings, cache."
+        default_factory=list, max_length=8, description="Parts that have something newer, or are not decided yet."
     )
     changes: list[_Short] = Field(
         default_factory=list, max_length=64, description="What differs, by name and never by value."

@@ -170,7 +170,7 @@ def _is_meant(artifact: Resource, request: CacheRequest) -> bool:
 
 def _is_derived(deployment: Resource, request: CacheRequest) -> bool:
     """Whether the name of the artifact is one that the part gives, for the deployment or for its template."""
-    given = text_at(deployment, "status", "effectiveTemplate", "spec", "model", "cache", "artifactName")
+    given = text_at(deployment, "status", "revision", "template", "spec", "model", "cache", "artifactName")
     return request.artifact is not None or request.name == given
 
 

@@ -323,7 +323,8 @@ def config_lines(explained: Resource) -> Iterator[str]:
         for problem in config["problems"]:
             yield f"  problem: {problem['field']}: {problem['message']}"
         if config.get("podSettingsCurrent") is False:
-            yield f"  Pods have the settings of {config['podSettingsOf'][:12] or 'no config'}; {config['podSettingsWait']}"
+            used = config["podSettingsOf"][:12] or "no config"
+            yield f"  Pods have the settings of {used}; {config['podSettingsWait']}"
     yield f"Routing:   {_REQUESTS[routing['request']]} ({routing['because']})"
     if "gatewayName" in routing:
         by = routing.get("gatewayNamedBy") or "the controller's choice"

@@ -117,7 +117,7 @@ def _is_open(deployment: Resource) -> bool:
     request = request_of(spec) if isinstance(spec, dict) else None
     if request is None:
         return False
-    asked = dig(deployment, "status", "effectiveTemplate", "asked")
+    asked = dig(deployment, "status", "revision", "template", "asked")
     return recorded_contribution(deployment) is None or asked != request.digest
 
 

@@ -349,7 +349,7 @@ def _claim_served(deployment: Resource | None) -> Iterator[ObjectKey]:
     """The claim with which a deployment serves; after an edit of its model it is not that of the artifact that it uses
     by its status, until the new weights are Ready.
     """
-    claim = dig(deployment, "status", "provider", "claimName")
+    claim = dig(deployment, "status", "revision", "cache", "claim")
     if deployment is not None and isinstance(claim, str) and claim and not is_deleting(deployment):
         yield ObjectKey(key_of(deployment).namespace, claim)
 

@@ -95,7 +95,8 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
     """Returns the revision to publish, with what is newer and not taken as ``pending``.
 
     Without ``hash`` it is not whole: a part is not decided yet, ``pending.waitsFor`` names it, and no provider may use
-    it. Empty if a part cannot be used and there is no value of it to keep.
+    it. That part keeps its earlier value meanwhile, with which the deployment may serve. Empty if a part cannot be used
+    and there is no value of it to keep.
     """
     changed = is_changed(current, wanted)
     another = PROVIDER in wanted.parts and text_at(current, PROVIDER, "name") not in (
@@ -103,6 +104,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
         text_at(wanted.parts[PROVIDER], "name"),
     )
     changed = changed or another
+    open_ = [] if current.get("hash") else list_at(current, "pending", "parts")
     parts: dict[str, Resource] = {}
     missing = []
     for part in PARTS:
@@ -116,11 +118,10 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
         elif part == GATEWAY and current.get("hash") and standing.made and not another:
             value = before if new or not changed else {}  # decided once, for as long as the object lives
         elif part in wanted.undecided:
-            value = before if before and not changed else {}
-            missing += [] if value else [part]
+            missing += [part] if changed or not before or part in open_ else []  # what serves has `before` meanwhile
         elif (
             takes(part, current, changed=changed, standing=standing)
-            or (not current.get("hash") and not before)
+            or part in open_
             or (part == SETTINGS and before.get("config") != new.get("config"))  # the user names another config
         ):
             value = new if changed or not _is_same(part, before, new) else before
@@ -128,7 +129,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
             parts[part] = value
     made: Resource = {"takenFor": wanted.taken_for, **filled(adopted=wanted.adopted), **parts}
     if missing:
-        return {**made, "pending": {"waitsFor": missing[0]}}
+        return {**made, "pending": {"waitsFor": missing[0], "parts": missing}}
     made = {"hash": hash_of(made), **made}
     newer = {part: found for part in _WAITING if (found := _newer(part, made, wanted)) is not None}
     if newer:
@@ -213,7 +214,8 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]
 
 def pending_parts(deployment: Resource) -> frozenset[str]:
     """Returns the parts of which something newer waits."""
-    found = list_at(deployment, "status", "revision", "pending", "parts")
+    revision = mapping_at(deployment, "status", "revision")
+    found = list_at(revision, "pending", "parts") if revision.get("hash") else ()
     return frozenset(each for each in found if each in _WAITING)
 
 

@@ -160,7 +160,7 @@ def verdict_in(deployment: Resource) -> tuple[object, ...]:
     these change the effective spec without a new generation.
     """
     validated = condition_of(deployment, "Validated") or {}
-    template = dig(deployment, "status", "effectiveTemplate")
+    template = dig(deployment, "status", "revision", "template")
     return validated.get("status"), validated.get("observedGeneration"), dig(template, "hash"), dig(template, "asked")
 
 
