@@ -10,7 +10,7 @@ from airunway.owned.plan import Action
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource
-from airunway.revisions.revision import waits_for
+from airunway.revisions.revision import pending_parts, waits_for
 from airunway.runtime.plan import Decision, Do, decide
 
 ASKED: Resource = {"enabled": True}
@@ -75,11 +75,12 @@ def test_routing_switched_off_writes_nothing_and_says_what_the_next_change_does(
     dynamo: ProviderHost, plain: MakeDeployment
 ) -> None:
     live = graph(dynamo, deployment(plain, ASKED))
-    decision = pass_over(dynamo, deployment(plain, OFF), live)
+    off = state(dynamo, deployment(plain, OFF), live)
+    decision = pass_over(dynamo, off.deployment, live)
     assert components(decision) == ["Epp", "worker"]
     assert unchanged(decision, live)
-    (said,) = [warning for warning in decision.warnings if warning.path == "spec.gateway"]
-    assert said.reason == "GraphKeepsPool"
+    assert off.revision["pending"]["changes"] == ["gateway none"]
+    assert pending_parts(off.deployment) == frozenset(), "which is nothing for a wave"
     changed = pass_over(dynamo, deployment(plain, OFF, **CHANGED), live)
     assert components(changed) == ["Frontend", "worker"]
     assert is_replaced(changed)

@@ -23,7 +23,9 @@ TEMPLATE, SETTINGS, CACHE, GATEWAY, PROVIDER = PARTS = ("template", "settings", 
 """The parts of a revision."""
 
 _WAITING = (TEMPLATE, SETTINGS, CACHE)
-"""Parts that stand in ``pending``. The Gateway is decided once, and a provider says itself what is newer of it."""
+"""Parts of which something newer may wait for a wave. The Gateway is decided once, and a provider says itself what is
+newer of it.
+"""
 
 _LABELS = {SETTINGS: ("config", "configHash"), TEMPLATE: ("ref", "scope", "hash", "asked")}
 """What of a part only says where it comes from: a part that differs in nothing else is not newer."""
@@ -131,7 +133,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
     if missing:
         return {**made, "pending": {"waitsFor": missing[0], "parts": missing}}
     made = {"hash": hash_of(made), **made}
-    newer = {part: found for part in _WAITING if (found := _newer(part, made, wanted)) is not None}
+    newer = {part: found for part in (*_WAITING, GATEWAY) if (found := _newer(part, made, wanted)) is not None}
     if newer:
         then = {**{key: value for key, value in made.items() if key not in newer}, **filled(**newer)}
         made["pending"] = {
@@ -149,6 +151,8 @@ def _newer(part: str, made: Resource, wanted: Wanted) -> Resource | None:
     if part in wanted.unusable or part in wanted.undecided:
         return None
     new, value = wanted.parts.get(part, {}), mapping_at(made, part)
+    if part == GATEWAY:  # of this part only its end waits: routing was switched off
+        return {} if value and not new else None
     return None if _is_same(part, value, new) else new
 
 
@@ -171,6 +175,8 @@ def changes(part: str, before: Resource, after: Resource) -> Iterator[str]:
             yield f"claim {after.get('claim') or 'none'}"
         else:
             yield "the place of the weights"
+    elif part == GATEWAY:
+        yield "gateway none"
     elif part == TEMPLATE:
         old, new = mapping_at(before, "spec"), mapping_at(after, "spec")
         yield f"template {', '.join(sorted(_leaves(old, new)))}"
