@@ -108,7 +108,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
     changed = changed or another
     open_ = [] if current.get("hash") else list_at(current, "pending", "parts")
     parts: dict[str, Resource] = {}
-    missing = []
+    missing, restarts = [], False
     for part in PARTS:
         before: Resource = mapping_at(current, part)
         new: Resource = wanted.parts.get(part, {})
@@ -124,9 +124,11 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
         elif (
             takes(part, current, changed=changed, standing=standing)
             or part in open_
+            or (part == CACHE and restarts)
             or (part == SETTINGS and before.get("config") != new.get("config"))  # the user names another config
         ):
             value = new if changed or not _is_same(part, before, new) else before
+        restarts = restarts or value is not before  # its pods must not start on a claim that is lost
         if value:
             parts[part] = value
     made: Resource = {"takenFor": wanted.taken_for, **filled(adopted=wanted.adopted), **parts}
