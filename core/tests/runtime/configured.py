@@ -1,22 +1,19 @@
-"""Deployments under a runtime config, and what a pass of the toy provider decides about them."""
+"""Deployments under a runtime config, and what a pass of the toy provider decides after one of the core."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Collection
 from typing import Any
 
-from core.tests.runtime.views import NOW, state
+from core.tests.runtime.views import NOW, core_pass, state, stored
 
 from airunway.configs.resolution import Resolution, resolve
-from airunway.plugins.host import ProviderHost, assumed_context
-from airunway.plugins.settings import runtime_settings
-from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, annotations_of, dig, format_time, labels_of
 from airunway.runtime.plan import Decision, decide
-from airunway.runtime.translate import parsed, translate
+from airunway.runtime.state import ClusterState
 from airunway.sdk import NoSettings
 
-MANAGER = "airunway-provider-toy"
 OLD: Resource = {"env": [{"name": "A", "value": "1"}]}
 NEW: Resource = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "secret-value"}]}
 
@@ -42,66 +39,44 @@ def config(name: str = "default", **spec: Any) -> Resolution:
 
 
 NONE = Resolution(name="default", config=None)
+ABSENT = Resolution(name="gpu", config=None, missing=True)
 
 
-def published(
+def view(
+    host: ProviderHost,
     deployment: Resource,
     found: Resolution,
-    *,
+    *live: Resource,
     served: bool = True,
-    granted: bool = False,
-    hash_: str | None = None,
-    in_effect: Resolution | None = None,
-) -> Resource:
-    """The deployment with what core (and provider, if it has served) say about it. `in_effect` is the config whose
-    settings its pods have, by the provider's status.
-    """
-    ready = {
-        "type": "RuntimeConfigReady",
-        "status": "False" if found.missing else "True",
-        "reason": "ConfigNotFound" if found.missing else "ConfigFound",
-        "message": "No RuntimeConfig 'gpu' exists" if found.missing else "",
-        "observedGeneration": deployment["metadata"].get("generation"),
-        "lastTransitionTime": format_time(NOW),
-    }
-    conditions = [*dig(deployment, "status", "conditions", default=[]), ready]
-    if served:
-        conditions.append(
-            {"type": "Served", "status": "True", "lastTransitionTime": format_time(NOW), "observedGeneration": 1}
-        )
-    status = {**deployment.get("status", {}), "conditions": conditions}
-    if found.config is not None:
-        status["effectiveRuntimeConfig"] = found.config.status() | ({"rollout": "Granted"} if granted else {})
-    if hash_ is not None:
-        status["effectiveRuntimeConfig"] = {"hash": hash_}
-    if in_effect is not None and in_effect.config is not None:
-        status["provider"] = {**status.get("provider", {}), "runtimeConfigHash": in_effect.config.hash}
-    return {**deployment, "status": status}
+    granted: Collection[str] = (),
+    **how: Any,
+) -> ClusterState:
+    """What the provider sees after a pass of the core under that config; what lives has `served`, and serves."""
+    status = dict(deployment["status"])
+    if live and served:
+        condition = {"type": "Served", "status": "True", "lastTransitionTime": format_time(NOW)}
+        status = {"replicas": {"ready": 1}, **status, "conditions": [*status["conditions"], condition]}
+        deployment = {**deployment, "status": status}
+    ours = core_pass(host, deployment, *live, resolution=found, granted=granted)
+    types = {each["type"] for each in ours["conditions"]}
+    conditions = [*(each for each in status["conditions"] if each["type"] not in types), *ours["conditions"]]
+    after = {**deployment, "status": {**status, "revision": {}, **ours, "conditions": conditions}}
+    return state(host, after, *live, **how)
 
 
-def live(host: ProviderHost, deployment: Resource, found: Resolution, *, records: bool = True) -> Resource:
+def decided(host: ProviderHost, deployment: Resource, found: Resolution, *live: Resource, **how: Any) -> Decision:
+    return decide(view(host, deployment, found, *live, **how), host, settings=NoSettings())
+
+
+def live(host: ProviderHost, deployment: Resource, found: Resolution) -> Resource:
     """What was made of the deployment under that config, as the API server has it."""
-    runtime = runtime_settings(found.config, labels_of(deployment))
-    context = replace(assumed_context(host, engine="vllm", now=NOW), runtime=runtime)
-    made = translate(host, deployment, parsed(deployment), context, records=records, config=found.config)
-    obj = copy_of(made.objects[0])
-    fields: Resource = {f"f:{key}": {} for key in obj["metadata"]["annotations"]}
-    entry = {
-        "manager": MANAGER,
-        "operation": "Apply",
-        "fieldsV1": {"f:metadata": {"f:annotations": fields}, "f:spec": {}},
-    }
-    obj["metadata"] |= {
-        "uid": "uid-1",
-        "creationTimestamp": format_time(NOW - timedelta(hours=1)),
-        "managedFields": [{**entry, "apiVersion": obj["apiVersion"]}],
-    }
-    obj["status"] = {"state": "Starting"}
-    return obj
+    return stored(decided(host, deployment, found).objects[0], says="Starting")
 
 
-def decided(host: ProviderHost, deployment: Resource, found: Resolution, *objects: Resource, **how: Any) -> Decision:
-    return decide(state(host, deployment, *objects, resolution=found, **how), host, settings=NoSettings())
+def pending(state: ClusterState) -> list[str]:
+    """What waits, by name."""
+    found: list[str] = dig(state.deployment, "status", "revision", "pending", "changes", default=[])
+    return found
 
 
 def env_of(decision: Decision) -> list[str]:

@@ -1,4 +1,4 @@
-"""Any config, any labels and any record on the primary object, through all five providers: no traceback, and a result.
+"""Any config, any labels and any revision, through all five providers: no traceback, and a result.
 
 ``pytest -m soak`` runs 100,000 examples of each.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache, partial
 from random import Random
 from typing import Any
@@ -15,19 +14,18 @@ import orjson
 import pytest
 from core.tests.any_json import MANY, anything, changed, text
 from core.tests.conftest import MakeDeployment
-from core.tests.runtime.views import NOW, state
+from core.tests.runtime.views import NOW, core_pass, hashed, state, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.api import names
 from airunway.configs.patterns import matches
 from airunway.configs.resolution import Resolution, check, propagated, resolve
-from airunway.plugins.host import ProviderHost, assumed_context
+from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, format_time, labels_of
+from airunway.revisions.revision import PARTS, revision_in
 from airunway.runtime.plan import Decision, decide
-from airunway.runtime.translate import parsed, translate
 from airunway.status.reasons import REASONS
 
 PROVIDERS = ("kaito", "vllm", "llmd", "kuberay", "dynamo")
@@ -50,18 +48,13 @@ def settings_of(name: str) -> object:
     return host_of(name).settings({})
 
 
-def deployment(
-    plain: MakeDeployment, provider: str, *, found: Resolution, served: bool = True, **spec: Any
-) -> Resource:
-    """A valid deployment of the provider, of which the core has published the config."""
+def deployment(plain: MakeDeployment, provider: str, *, served: bool = True, **spec: Any) -> Resource:
+    """A valid deployment of the provider."""
     obj = plain(metadata={"labels": {"example.org/team": "one"}, "creationTimestamp": format_time(NOW)}, **spec)
-    ready = {"type": "RuntimeConfigReady", "status": "True", "reason": "ConfigFound", "observedGeneration": 1}
     seen = [{"type": "Served", "status": "True", "observedGeneration": 1, "lastTransitionTime": format_time(NOW)}]
     status = obj["status"]
     status["provider"] = {"name": provider}
-    status["conditions"] = [*status["conditions"], ready, *(seen if served else ())]
-    if found.config is not None:
-        status["effectiveRuntimeConfig"] = found.config.status()
+    status["conditions"] = [*status["conditions"], *(seen if served else ())]
     return obj
 
 
@@ -74,13 +67,9 @@ def resolved(spec: object, *, cluster: object = None) -> Resolution:
 @cache
 def primary_of(provider: str) -> Resource:
     """What the provider makes under `CONFIG`, as the API server has it."""
-    found, host = resolved(CONFIG), host_of(provider)
-    wanted = deployment(FACTORY[0], provider, found=found)
-    runtime = runtime_settings(found.config, labels_of(wanted), reserved=host.manifest.reserved_labels)
-    context = replace(assumed_context(host, engine="vllm", now=NOW), runtime=runtime)
-    made = translate(host, wanted, parsed(wanted), context, config=found.config).objects[0]
-    metadata = {**made["metadata"], "uid": "uid-1", "creationTimestamp": format_time(NOW)}
-    return {**copy_of(made), "metadata": metadata}
+    wanted = deployment(FACTORY[0], provider, served=False)
+    view = state(host_of(provider), wanted, resolution=resolved(CONFIG))
+    return stored(decide(view, host_of(provider), settings=settings_of(provider)).objects[0], says="")
 
 
 FACTORY: list[MakeDeployment] = []
@@ -126,7 +115,7 @@ def any_config(chance: Random) -> None:
     upper, lower = any_spec(chance), any_spec(chance) if chance.randrange(2) else None
     found = resolved(upper, cluster=lower)
     assert found.config is not None
-    wanted = deployment(FACTORY[0], provider, found=found, served=exists)
+    wanted = deployment(FACTORY[0], provider, served=exists)
     objects = [copy_of(primary_of(provider))] if exists else []
     view = state(host_of(provider), wanted, *objects, resolution=found)
     decision = decide(view, host_of(provider), settings=settings_of(provider))
@@ -134,8 +123,8 @@ def any_config(chance: Random) -> None:
     for each in (upper, lower):
         check({"spec": each})
     if exists and decision.objects:
-        kept = orjson.loads(annotations_of(decision.objects[0])[names.RUNTIME_SETTINGS])["pods"]["env"]
-        assert kept == CONFIG["env"]
+        assert view.in_effect
+        assert view.revision["settings"]["env"] == CONFIG["env"]
     elif not exists:
         assert decision.objects or decision.results, "it is made, or it is said why not"
 
@@ -172,7 +161,7 @@ def any_labels(chance: Random) -> None:
     some = [*labels, "*", "*/*", "[bad", "a*/[^b-c]?", None, 5]
     patterns = [chance.choice([*some, label_text(chance)]) for _ in range(chance.randrange(6))]
     found = resolved({"labelPropagation": {"enabled": True, "match": patterns}})
-    wanted = deployment(FACTORY[0], provider, found=found, served=False)
+    wanted = deployment(FACTORY[0], provider, served=False)
     bare = decide(
         state(host_of(provider), wanted, resolution=found), host_of(provider), settings=settings_of(provider)
     ).objects
@@ -205,56 +194,99 @@ def test_any_of_100_000_labels_and_patterns_leave_what_is_ours() -> None:
         any_labels(Random(seed))
 
 
-# ---------------------------------------------------------------------------------------------------- recorded settings
+# ------------------------------------------------------------------------------------------------------------ revisions
 
-RECORD_KEYS = (
-    *("for", "config", "provider", "pods", "gateway", "env", "name", "value", "valueFrom", "imagePullSecrets"),
-    *("token", "key", "labels", "namespace", "usesPool", "vllm_image", "picker_image", "runtime_version", "later"),
+REVISION_KEYS = (
+    *("hash", "takenFor", "adopted", "template", "settings", "cache", "gateway", "provider", "pending", "parts"),
+    *("env", "name", "value", "valueFrom", "secretKeyRef", "imagePullSecrets", "token", "key", "labels", "config"),
+    *("claim", "path", "accessMode", "namespace", "usesPool", "transformers", "vllm_image", "picker_image", "later"),
 )
-like_record = partial(
-    anything, keys=RECORD_KEYS, values=("A", "default", "image:1", "HF_TOKEN", "v0.9.0", "0.9", 0, True)
+like_revision = partial(
+    anything, keys=REVISION_KEYS, values=("A", "default", "image:1", "HF_TOKEN", "v0.9.0", "0.9", 0, True)
 )
 
 
-def any_record(chance: Random) -> str:
-    """The text of an annotation: any JSON, one that a provider wrote with other values, cut, deep, no JSON."""
-    how = chance.choice(("any", "changed", "changed", "cut", "deep", "text"))
-    if how == "text":
-        return text(chance, longest=40)
-    if how == "deep":
-        depth = chance.choice([100, 200, 240, 260, 900, 2000])
-        inner = "[" * depth + "]" * depth if chance.randrange(2) else '{"a":' * depth + "1" + "}" * depth
-        return f'{{"for":"x","{chance.choice(RECORD_KEYS)}":{inner}}}'
-    if how == "any":
-        return json.dumps(like_record(chance))
-    written = annotations_of(primary_of(chance.choice(PROVIDERS)))[names.RUNTIME_SETTINGS]
-    if how == "cut":
-        return written[: chance.randint(0, len(written))]
-    return json.dumps(changed(chance, json.loads(written), like_record))
+def storable(found: object) -> Resource:
+    """What of a revision the CRD lets through: digests are text, parts are objects of any content."""
+    read = orjson.loads(json.dumps(found))
+    types = {"hash": str, "takenFor": str, "adopted": str, **dict.fromkeys(PARTS, dict)}
+    return {key: value for key, value in read.items() if isinstance(value, types.get(key, int))} if read else {}
 
 
-def with_any_record(chance: Random) -> None:
-    """A pass of the provider over an object with such a record."""
-    provider, served = chance.choice(PROVIDERS), bool(chance.randrange(2))
-    found, host = resolved(CONFIG), host_of(provider)
-    wanted = deployment(FACTORY[0], provider, found=found, served=served)
+def any_revision(chance: Random) -> None:
+    """A pass of the core over such a revision, and one of the provider: as it stands, and with its right hash."""
+    provider, found = chance.choice(PROVIDERS), resolved(CONFIG)
+    host = host_of(provider)
+    wanted = deployment(FACTORY[0], provider, served=bool(chance.randrange(2)))
     if chance.randrange(2):
         wanted["spec"]["resources"] = {"gpu": {"count": 2}}
-    primary = copy_of(primary_of(provider))
-    primary["metadata"]["annotations"][names.RUNTIME_SETTINGS] = any_record(chance)
-    decision = decide(state(host, wanted, primary, resolution=found), host, settings=settings_of(provider))
-    sound(decision)
-    assert decision.objects or decision.results, "it is written, or it is said why not"
+    live = [copy_of(primary_of(provider))] if chance.randrange(2) else []
+    real = revision_in(state(host, wanted, *live, resolution=found).deployment)
+    given = storable({key: like_revision(chance) for key in REVISION_KEYS[:8]})
+    if chance.randrange(3):
+        given = storable(changed(chance, real, like_revision))
+    if chance.randrange(3):
+        given = hashed({key: value for key, value in given.items() if key != "hash"})
+    wanted["status"]["revision"] = given
+    after = core_pass(host, wanted, *live, resolution=found)
+    assert after["revision"]["takenFor"], "the core makes a whole one of any"
+    for revision in (given, after["revision"]):
+        view = state(host, {**wanted, "status": {**wanted["status"], "revision": revision}}, *live)
+        decision = decide(view, host, settings=settings_of(provider))
+        sound(decision)
+        assert decision.objects or decision.results, "it is written, or it is said why not"
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.randoms())
-def test_any_recorded_settings_give_objects_or_say_why_not(chance: Random) -> None:
-    with_any_record(chance)
+def test_any_revision_gives_objects_or_says_why_not(chance: Random) -> None:
+    any_revision(chance)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_any_of_100_000_recorded_settings_give_objects_or_say_why_not() -> None:
+def test_any_of_100_000_revisions_gives_objects_or_says_why_not() -> None:
     for seed in range(MANY):
-        with_any_record(Random(seed))
+        any_revision(Random(seed))
+
+
+# ------------------------------------------------------------------------------------------------------------ histories
+
+
+def any_history(chance: Random) -> None:
+    """Edits of the config and of the deployment, passes of either process or none between them: what is made in the
+    end is what a provider makes that sees the last state alone.
+    """
+    provider = chance.choice(PROVIDERS)
+    host, objects = host_of(provider), [copy_of(primary_of(provider))]
+    wanted, found = deployment(FACTORY[0], provider), resolved(CONFIG)
+    for _ in range(chance.randint(1, 5)):
+        step = chance.choice(("config", "replicas", "spec", "adopt"))
+        if step == "config":
+            found = resolved({**CONFIG, "env": [{"name": "A", "value": str(chance.randrange(3))}]})
+        elif step == "replicas":
+            wanted["spec"]["scaling"] = {"replicas": chance.randint(2, 4)}
+        elif step == "spec":
+            wanted["spec"]["env"] = [{"name": "OWN", "value": str(chance.randrange(3))}]
+        else:
+            wanted["metadata"]["annotations"] = {names.ADOPT: str(chance.randrange(3))}
+        if chance.randrange(3):
+            recorded = core_pass(host, wanted, *objects, resolution=found)["revision"]
+            wanted["status"]["revision"] = recorded
+            if chance.randrange(3):
+                decision = decide(state(host, wanted, *objects), host, settings=settings_of(provider))
+                objects = [stored(obj, says="") for obj in decision.objects]
+    wanted["status"]["revision"] = core_pass(host, wanted, *objects, resolution=found)["revision"]
+    ends = [decide(state(host, wanted, *live), host, settings=settings_of(provider)) for live in (objects, ())]
+    wanted = {**wanted, "status": {**wanted["status"], "revision": dict(wanted["status"]["revision"])}}
+    wanted["status"]["revision"].pop("pending", None)
+    ends.append(decide(state(host, wanted, *objects), host, settings=settings_of(provider)))
+    first, *others = [orjson.dumps(end.objects, option=orjson.OPT_SORT_KEYS) for end in ends]
+    assert first != b"[]"
+    assert others == [first] * len(others)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms())
+def test_equal_spec_and_revision_give_equal_objects_after_any_history(chance: Random) -> None:
+    any_history(chance)

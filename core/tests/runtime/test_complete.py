@@ -59,6 +59,7 @@ def both(
         labels=our_labels(OWNER, provider_mark("toy")),
         transformer=transformer,
         wanted_for=asked_for(owner),
+        revision="of the core",
         identity={"spec.model.id": model},
         topology=topology or {},
         immutable=[IMMUTABLE, ("roleRef.*",)],
@@ -69,7 +70,7 @@ def both(
 
 
 def asked_for(deployment: Resource) -> str:
-    return written_for(deployment, parse_deployment(deployment)).wanted
+    return written_for(deployment, parse_deployment(deployment))
 
 
 def planned(model: str = "org/model", owner: dict[str, Any] = OWNER, **fields: Any) -> Resource:
@@ -176,7 +177,8 @@ def test_only_the_primary_notes_who_wrote_it_and_for_what() -> None:
     assert annotations_of(primary)[names.TRANSFORMER] == "only"
     assert annotations_of(primary)[names.WRITTEN_FOR] == asked_for(OWNER)
     assert (is_primary(primary), is_primary(other)) == (True, False)
-    assert names.WRITTEN_FOR not in annotations_of(other)
+    assert annotations_of(primary)[names.REVISION] == "of the core"
+    assert not {names.WRITTEN_FOR, names.REVISION} & annotations_of(other).keys()
 
 
 def test_what_an_operator_makes_of_the_primary_with_its_annotations_is_no_primary() -> None:
@@ -208,21 +210,14 @@ def test_what_never_reaches_an_upstream_object_is_nothing_that_it_was_written_fo
     "change",
     [
         {"spec": {**OWNER["spec"], "env": [{"name": "A", "value": "1"}]}},
-        {"metadata": {**OWNER["metadata"], "annotations": {names.ADOPT: "now"}}},
+        {"spec": {**OWNER["spec"], "scaling": {"replicas": 3}}},
         {"status": {"engine": {"type": "sglang"}}},
+        {"status": {"revision": {"takenFor": "after an adoption"}}},
     ],
-    ids=["spec", "adopt", "engine"],
+    ids=["spec", "scaling", "engine", "what the core took"],
 )
-def test_spec_engine_and_adoption_are_what_an_object_is_written_for(change: dict[str, Any]) -> None:
+def test_spec_engine_and_what_the_core_took_are_what_an_object_is_written_for(change: dict[str, Any]) -> None:
     assert asked_for({**OWNER, **change}) != asked_for(OWNER)
-
-
-def test_each_new_value_of_the_adoption_counts() -> None:
-    def adopting(value: str) -> str:
-        return asked_for({**OWNER, "metadata": {**OWNER["metadata"], "annotations": {names.ADOPT: value}}})
-
-    assert len({adopting("1"), adopting("2"), adopting("")}) == 3
-    assert adopting("") == asked_for(OWNER)
 
 
 # -------------------------------------------------------------------------------------------- what needs a new object

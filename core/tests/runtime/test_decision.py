@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 from core.tests.conftest import TRANSFORMERS, MakeDeployment, MakeHost
-from core.tests.runtime.views import NOW, decided, made, reasons, state, there
+from core.tests.runtime.configured import ABSENT, NONE
+from core.tests.runtime.views import NOW, decided, made, reasons, revision_of, state, there
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.owned.plan import Action, Step
 from airunway.plugins.contract import Transformer, Upstream
-from airunway.resource import Resource, annotations_of, copy_of
+from airunway.resource import Resource, copy_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.plan import Decision, Do, decide, observe
-from airunway.runtime.records import Record, new_record
 from airunway.sdk import Compatibility, Finding, NoSettings
 from airunway.status.reasons import Category
 
@@ -279,37 +278,29 @@ def test_what_is_suspended_wants_no_objects(toy: MakeHost, plain: MakeDeployment
     assert decided(host, state(host, dry, *objects)).do is Do.PREVIEW
 
 
-@pytest.mark.parametrize(
-    ("spec", "unmet"),
-    [
-        ({"runtimeConfigName": "gpu"}, {"type": "RuntimeConfigReady", "reason": "ConfigNotFound"}),
-        ({"templateRef": {"name": "small"}}, {"type": "TemplateReady", "reason": "TemplateNotFound"}),
-    ],
-    ids=["config", "template"],
-)
 @pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("of", ["config", "template"])
 def test_what_is_suspended_does_not_wait_for_what_only_its_objects_need(
-    toy: MakeHost, plain: MakeDeployment, spec: Resource, unmet: Resource, runs: bool
+    toy: MakeHost, plain: MakeDeployment, of: str, runs: bool
 ) -> None:
-    host, deployment = toy(), plain()
-    objects = made(host, deployment) if runs else []
+    host, absent = toy(), ABSENT if of == "config" else NONE
+    spec: Resource = {"runtimeConfigName": "gpu"} if of == "config" else {"templateRef": {"name": "small"}}
+    objects = made(host, plain()) if runs else []
 
-    def waiting(**changes: Any) -> Resource:
-        found = plain(**spec, **changes)
-        generation = found["metadata"].get("generation")
-        condition = {**unmet, "status": "False", "message": "gone", "observedGeneration": generation}
-        found["status"]["conditions"] = [*found["status"]["conditions"], condition]
-        return found
+    def done(**changes: Any) -> Do:
+        return decided(host, state(host, plain(**spec, **changes), *objects, resolution=absent)).do
 
-    assert decided(host, state(host, waiting(suspend=True), *objects)).do is Do.SUSPEND
-    assert decided(host, state(host, waiting(), *objects)).do is Do.OBSERVE_ONLY
-    dry = waiting(suspend=True, metadata={"annotations": {names.DRY_RUN: "true"}})
-    assert decided(host, state(host, dry, *objects)).do is Do.OBSERVE_ONLY
+    assert done(suspend=True) is Do.SUSPEND
+    # What runs keeps the settings of a config that is gone; what a template gives belongs to the spec.
+    goes_on = runs and of == "config"
+    assert done() is (Do.APPLY if goes_on else Do.OBSERVE_ONLY)
+    dry = done(suspend=True, metadata={"annotations": {names.DRY_RUN: "true"}})
+    assert dry is (Do.PREVIEW if goes_on else Do.OBSERVE_ONLY)
 
 
 def writers(decision: Decision) -> tuple[str, list[str]]:
     assert decision.context is not None
-    return decision.context.upstream.transformer.name, [finding.reason for finding in decision.warnings]
+    return decision.context.upstream.transformer.name, (decision.newer or {}).get("transformers", [])
 
 
 @pytest.mark.parametrize("writer", ["v1-a", "v2-a"], ids=["an older version", "an older transformer"])
@@ -319,8 +310,7 @@ def test_ruling_27_what_exists_is_kept_as_it_was_written_and_a_newer_way_is_anno
     host, deployment = toy(), plain()
     objects = made(host, deployment, writer=writer)
     decision = decided(host, state(host, deployment, *objects))
-    assert writers(decision) == (writer, ["NewerTransformerWaits"])
-    assert "v2-b" in decision.warnings[0].message
+    assert writers(decision) == (writer, ["v2-b"])
     assert decision.plan is not None
     assert not decision.plan.of(Action.REPLACE)
 
@@ -364,11 +354,10 @@ def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kin
     older, newer = (toy(transformers=[*TRANSFORMERS, *ways[:n]], translate_spec=as_option) for n in (1, 2))
     deployment = plain()
     decision = decided(newer, state(newer, deployment, *made(older, deployment)))
-    (result,) = [finding for finding in decision.warnings if finding.reason == "NewerTransformerWaits"]
-    assert "transformer option-a; transformer option-b takes effect" in result.message
+    assert decision.newer == {"transformers": ["option-b"], "changes": []}
     assert [obj["spec"] for obj in decision.objects] == [{"w": "option-a"}]
     taken = decided(newer, state(newer, deployment, *made(newer, deployment)))
-    assert "NewerTransformerWaits" not in [finding.reason for finding in taken.warnings]
+    assert taken.newer == {}
 
 
 def test_ruling_27_a_newer_way_that_refuses_the_spec_is_announced_as_a_refusal(
@@ -384,12 +373,10 @@ def test_ruling_27_a_newer_way_that_refuses_the_spec_is_announced_as_a_refusal(
     objects = made(toy(), deployment, writer="v1-a")
     decision = decided(host, state(host, deployment, *objects))
     assert decision.do is Do.APPLY
-    assert [(each.reason, each.message) for each in decision.warnings] == [
-        (
-            "NewerTransformerWaits",
-            "the next change of the spec will be refused because of transformer v2-b: spec.x: v2 calls it y",
-        )
-    ]
+    assert decision.newer == {
+        "transformers": ["v2-b"],
+        "changes": ["the next change of the spec will be refused: spec.x: v2 calls it y"],
+    }
     assert decided(host, state(host, plain(image="other"), *objects)).do is Do.OBSERVE_ONLY, "it is refused"
 
 
@@ -399,9 +386,7 @@ def test_ruling_27_a_newer_way_that_writes_the_same_is_no_news(toy: MakeHost, pl
 
     host, deployment = toy(translate_spec=the_same), plain()
     decision = decided(host, state(host, deployment, *made(host, deployment, writer="v2-a")))
-    writer, warnings = writers(decision)
-    assert writer == "v2-a"
-    assert "NewerTransformerWaits" not in warnings
+    assert (writers(decision)[0], decision.newer) == ("v2-a", {})
 
 
 @pytest.mark.parametrize("change", ["spec", "adopt"])
@@ -427,19 +412,11 @@ def test_ruling_27_an_adopt_annotation_that_is_removed_adopts_nothing(toy: MakeH
 
     assert [writer_of(adopting(value)) for value in ("monday", "", "tuesday")] == ["v2-a", "v2-a", "v2-b"]
     assert writer_of(adopting("", scaling={"replicas": 2})) == "v2-a"
-    # The record keeps the value: after a change without the annotation, the same value is still no new one.
-    changed = decided(host, state(host, adopting("", image="new"), *objects))
-    record = orjson.loads(annotations_of(changed.objects[0])[names.RUNTIME_SETTINGS])
-    assert record["adopted"] == "monday"
+    # The revision keeps the value: after a change without the annotation, the same value is still no new one.
+    changed = state(host, adopting("", image="new"), *objects)
+    assert changed.revision["adopted"] == revision_of(*objects)["adopted"]
     objects = made(host, adopting("monday", image="new"), writer="v2-a")
     assert writer_of(adopting("", image="new")) == "v2-a"
-
-
-def test_a_record_without_the_adopted_value_is_not_written_for_it_alone() -> None:
-    before = Record(lasting="x", config="default")
-    assert new_record(replace(before, adopted="monday"), before=before) is before
-    adopted = replace(before, adopted="monday")
-    assert new_record(replace(before, adopted="tuesday"), before=adopted).adopted == "tuesday"
 
 
 def test_a_dead_object_is_made_anew_by_the_next_change_and_not_before(toy: MakeHost, plain: MakeDeployment) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from core.tests.conftest import MakeDeployment
-from core.tests.runtime.views import NOW, state
+from core.tests.runtime.views import made, state, stored
 
-from airunway.api import names
 from airunway.owned.plan import Action
-from airunway.plugins.contract import Gateway
-from airunway.plugins.host import ProviderHost, assumed_context
+from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway.resource import Resource, copy_of
-from airunway.runtime.plan import Decision, decide
-from airunway.runtime.translate import parsed, translate
+from airunway.resource import Resource
+from airunway.revisions.revision import pending_parts, waits_for
+from airunway.runtime.plan import Decision, Do, decide
 
 ASKED: Resource = {"enabled": True}
 OFF: Resource = {"enabled": False}
@@ -37,13 +33,9 @@ def deployment(plain: MakeDeployment, gateway: Resource, **spec: Resource) -> Re
     return plain(status=status, gateway=gateway, **spec)
 
 
-def graph(host: ProviderHost, of: Resource, *, pool: bool) -> Resource:
+def graph(host: ProviderHost, of: Resource) -> Resource:
     """The graph that an earlier pass made of the deployment."""
-    gateway = Gateway(name="edge", namespace="gateways", uses_pool=True) if pool else None
-    context = replace(assumed_context(host, engine="vllm", now=NOW), gateway=gateway)
-    found = copy_of(translate(host, of, parsed(of), context).objects[0])
-    found["metadata"]["uid"] = "graph"
-    return found
+    return made(host, of)[0]
 
 
 def pass_over(host: ProviderHost, of: Resource, *live: Resource) -> Decision:
@@ -61,8 +53,7 @@ def is_replaced(decision: Decision) -> bool:
 
 def unchanged(decision: Decision, live: Resource) -> bool:
     """Whether the desired graph is the live one, its annotations included: nothing is written."""
-    metadata = {key: value for key, value in live["metadata"].items() if key != "uid"}
-    return bool(decision.objects[0] == {**live, "metadata": metadata})
+    return stored(decision.objects[0], says="Ready") == live
 
 
 def test_a_new_graph_is_made_for_the_pool_that_was_decided_on(dynamo: ProviderHost, plain: MakeDeployment) -> None:
@@ -73,7 +64,7 @@ def test_a_new_graph_is_made_for_the_pool_that_was_decided_on(dynamo: ProviderHo
 def test_r14_a_gateway_that_comes_later_leaves_the_graph_with_its_frontend(
     dynamo: ProviderHost, plain: MakeDeployment
 ) -> None:
-    live = graph(dynamo, deployment(plain, OFF), pool=False)
+    live = graph(dynamo, deployment(plain, OFF))
     decision = pass_over(dynamo, deployment(plain, ASKED), live)
     assert unchanged(decision, live)
     changed = pass_over(dynamo, deployment(plain, ASKED, **CHANGED), live)
@@ -83,12 +74,13 @@ def test_r14_a_gateway_that_comes_later_leaves_the_graph_with_its_frontend(
 def test_routing_switched_off_writes_nothing_and_says_what_the_next_change_does(
     dynamo: ProviderHost, plain: MakeDeployment
 ) -> None:
-    live = graph(dynamo, deployment(plain, ASKED), pool=True)
-    decision = pass_over(dynamo, deployment(plain, OFF), live)
+    live = graph(dynamo, deployment(plain, ASKED))
+    off = state(dynamo, deployment(plain, OFF), live)
+    decision = pass_over(dynamo, off.deployment, live)
     assert components(decision) == ["Epp", "worker"]
     assert unchanged(decision, live)
-    (said,) = [warning for warning in decision.warnings if warning.path == "spec.gateway"]
-    assert said.reason == "GraphKeepsPool"
+    assert off.revision["pending"]["changes"] == ["gateway none"]
+    assert pending_parts(off.deployment) == frozenset(), "which is nothing for a wave"
     changed = pass_over(dynamo, deployment(plain, OFF, **CHANGED), live)
     assert components(changed) == ["Frontend", "worker"]
     assert is_replaced(changed)
@@ -97,14 +89,17 @@ def test_routing_switched_off_writes_nothing_and_says_what_the_next_change_does(
 def test_routing_that_stays_keeps_the_pool_over_a_change_of_the_spec(
     dynamo: ProviderHost, plain: MakeDeployment
 ) -> None:
-    live = graph(dynamo, deployment(plain, ASKED), pool=True)
+    live = graph(dynamo, deployment(plain, ASKED))
     changed = pass_over(dynamo, deployment(plain, ASKED, **CHANGED), live)
     assert (components(changed), is_replaced(changed)) == (["Epp", "worker"], False)
 
 
-def test_a_record_that_is_lost_recreates_no_graph(dynamo: ProviderHost, plain: MakeDeployment) -> None:
-    live = graph(dynamo, deployment(plain, ASKED), pool=True)
-    del live["metadata"]["annotations"][names.RUNTIME_SETTINGS]
-    decision = pass_over(dynamo, deployment(plain, ASKED), live)
-    assert components(decision) == ["Epp", "worker"]
-    assert not is_replaced(decision)
+def test_a_status_that_is_wiped_recreates_no_graph(dynamo: ProviderHost, plain: MakeDeployment) -> None:
+    live = graph(dynamo, deployment(plain, ASKED))
+    anew = state(dynamo, deployment(plain, ASKED)).deployment
+    assert unchanged(pass_over(dynamo, anew, live), live), "once the gateway part has answered again"
+    wiped = deployment(plain, ASKED)
+    del wiped["status"]["gateway"]
+    early = state(dynamo, wiped).deployment
+    assert waits_for(early) == "gateway"
+    assert pass_over(dynamo, early, live).do is Do.OBSERVE_ONLY

@@ -9,19 +9,16 @@ from typing import Any
 import orjson
 import pytest
 from core.tests.conftest import MakeDeployment, MakeHost
-from core.tests.runtime.views import NOW, state
+from core.tests.runtime.views import made, revision_of, state, stored, with_parts
 
 from airunway.api import names
 from airunway.owned.plan import Action
-from airunway.plugins.host import ProviderHost, assumed_context
+from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.plugins.settings import kept_settings, settings_problem, with_kept
-from airunway.resource import Resource, canonical_json, copy_of, dig
+from airunway.resource import Resource, annotations_of, canonical_json, copy_of, dig
 from airunway.runtime.plan import Decision, decide
-from airunway.runtime.translate import parsed, translate
 from airunway.sdk import Transformer, setting, with_defaults
-
-MANAGER = "airunway-provider-toy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +54,14 @@ def imaged(toy: MakeHost) -> ProviderHost:
     return toy(settings=Imaged, translate_spec=written)
 
 
-def live(host: ProviderHost, deployment: Resource, settings: Imaged, **how: Any) -> Resource:
+def live(host: ProviderHost, deployment: Resource, settings: Imaged) -> Resource:
     """What was made of the deployment with those settings, as the API server has it."""
-    context = replace(assumed_context(host, engine="vllm", now=NOW), settings=settings)
-    obj = copy_of(translate(host, deployment, parsed(deployment), context, **how).objects[0])
-    fields: Resource = {f"f:{key}": {} for key in obj["metadata"]["annotations"]}
-    entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:metadata": {"f:annotations": fields}}}
-    obj["metadata"] |= {"uid": "uid-1", "managedFields": [{**entry, "apiVersion": obj["apiVersion"]}]}
-    return obj
+    view = state(host, deployment, settings=settings)
+    return stored(decide(view, host, settings=settings).objects[0], says="Ready")
 
 
 def decided(host: ProviderHost, deployment: Resource, obj: Resource, settings: Imaged) -> Decision:
-    return decide(state(host, deployment, obj), host, settings=settings)
+    return decide(state(host, deployment, obj, settings=settings), host, settings=settings)
 
 
 def image_of(decision: Decision) -> str:
@@ -86,10 +79,8 @@ def test_real_llmd_9_another_image_of_the_provider_s_waits_for_a_change_of_the_d
     decision = decided(imaged, plain(**change), obj, NEW)
     assert image_of(decision) == "engine:1"
     assert dig(decision.objects[0], "spec", "surge") == 1, "what is not kept is taken at once"
-    (told,) = decision.warnings
-    assert told.reason == "NewerSettingsWait"
-    assert "image engine:2 takes effect with the next change of the spec" in told.message
-    after = decided(imaged, plain(**change), decided(imaged, plain(**change), obj, NEW).objects[0], NEW)
+    assert decision.newer == {"transformers": [], "changes": ["image engine:2"]}
+    after = decided(imaged, plain(**change), stored(decision.objects[0], says="Ready"), NEW)
     assert image_of(after) == "engine:1", "it is still known by then"
 
 
@@ -106,8 +97,8 @@ def test_real_llmd_9_a_change_of_the_deployment_takes_it_and_so_does_an_object_t
 ) -> None:
     obj = live(imaged, plain(), Imaged())
     decision = decided(imaged, plain(**deployment), obj, NEW)
-    assert (image_of(decision), decision.warnings) == ("engine:2", ())
-    anew = decide(state(imaged, plain()), imaged, settings=NEW)
+    assert (image_of(decision), decision.newer) == ("engine:2", {})
+    anew = decide(state(imaged, plain(), settings=NEW), imaged, settings=NEW)
     assert image_of(anew) == "engine:2"
 
 
@@ -116,47 +107,51 @@ def test_real_llmd_9_a_deployment_with_an_image_of_its_own_has_nothing_to_wait_f
 ) -> None:
     obj = live(imaged, plain(image="mine:7"), Imaged())
     decision = decided(imaged, plain(image="mine:7"), obj, replace(NEW, surge=0))
-    assert (image_of(decision), decision.warnings) == ("mine:7", ())
+    assert (image_of(decision), decision.newer) == ("mine:7", {})
 
 
 def test_real_llmd_9_ruling_27_an_autoscaler_takes_no_newer_transformer(toy: MakeHost, plain: MakeDeployment) -> None:
     host = toy(settings=Imaged)
-    older = next(t for t in host.transformers if t.name == "v2-a")
-    context = assumed_context(host, engine="vllm", now=NOW)
-    upstream = replace(context.upstream, api_version=older.api_version, transformer=older)
-    deployment = plain()
-    obj = copy_of(translate(host, deployment, parsed(deployment), replace(context, upstream=upstream)).objects[0])
-    scaled = decide(state(host, plain(scaling={"replicas": 5}), obj), host, settings=Imaged())
-    assert scaled.context is not None
-    assert scaled.context.upstream.transformer.name == "v2-a"
-    changed = decide(state(host, plain(image="x"), obj), host, settings=Imaged())
-    assert changed.context is not None
-    assert changed.context.upstream.transformer.name == "v2-b"
+    objects = made(host, plain(), writer="v2-a")
+
+    def writer(**change: Any) -> str:
+        decision = decide(state(host, plain(**change), *objects), host, settings=Imaged())
+        assert decision.context is not None
+        return decision.context.upstream.transformer.name
+
+    assert [writer(scaling={"replicas": 5}), writer(image="x")] == ["v2-a", "v2-b"]
 
 
-def test_real_llmd_9_the_record_is_no_reason_to_write_what_was_made_before_there_was_one(
+@pytest.mark.parametrize("text", [None, "", "0123456789abcdef"], ids=["removed", "emptied", "another hash"])
+def test_a_tampered_annotation_is_put_back_and_takes_nothing_newer(
+    imaged: ProviderHost, plain: MakeDeployment, text: str | None
+) -> None:
+    """Whoever may edit upstream objects must not choose by it what their deployments run with."""
+    obj = live(imaged, plain(), Imaged())
+    core = state(imaged, plain(), obj, settings=NEW).deployment
+    edited = copy_of(obj)
+    edited["metadata"]["annotations"].pop(names.REVISION)
+    if text is not None:
+        edited["metadata"]["annotations"][names.REVISION] = text
+    view = state(imaged, core, edited)
+    assert not view.in_effect, "until it is written again"
+    decision = decide(view, imaged, settings=NEW)
+    assert image_of(decision) == "engine:1"
+    assert annotations_of(decision.objects[0])[names.REVISION] == annotations_of(obj)[names.REVISION]
+    assert decision.plan is not None
+    assert decision.plan.primary.action is Action.UPDATE
+
+
+def test_the_hash_of_the_newest_revision_on_an_object_of_an_older_one_is_no_proof_that_it_has_it(
     imaged: ProviderHost, plain: MakeDeployment
 ) -> None:
-    """Operators copy annotations: an upgrade of ours writes nothing of what it finds."""
-    before = live(imaged, plain(), Imaged(), records=False)
-    assert names.RUNTIME_SETTINGS not in before["metadata"]["annotations"]
-    decision = decided(imaged, plain(), before, Imaged())
-    assert names.RUNTIME_SETTINGS not in decision.objects[0]["metadata"]["annotations"]
-    scaled = decided(imaged, plain(scaling={"replicas": 2}), before, Imaged())
-    assert names.RUNTIME_SETTINGS in scaled.objects[0]["metadata"]["annotations"]
-    assert scaled.plan is not None
-    assert scaled.plan.primary.action is Action.UPDATE
-
-
-def test_real_llmd_9_a_record_that_somebody_else_wrote_counts_for_nothing(
-    imaged: ProviderHost, plain: MakeDeployment
-) -> None:
-    obj = live(imaged, plain(), Imaged(image="theirs:1"))
-    theirs: Resource = {"f:metadata": {"f:annotations": {f"f:{names.RUNTIME_SETTINGS}": {}}}}
-    ours = obj["metadata"]["managedFields"][0]
-    del ours["fieldsV1"]["f:metadata"]["f:annotations"][f"f:{names.RUNTIME_SETTINGS}"]
-    obj["metadata"]["managedFields"].append({"manager": "kubectl-edit", "operation": "Update", "fieldsV1": theirs})
-    assert image_of(decided(imaged, plain(), obj, Imaged())) == "engine:1"
+    obj = live(imaged, plain(), Imaged())
+    core = state(imaged, plain(secrets={"huggingFaceToken": "hub"}), obj, settings=NEW)
+    obj["metadata"]["annotations"][names.REVISION] = core.revision_hash
+    decision = decide(replace(core, live={key: obj for key in core.live}), imaged, settings=NEW)
+    assert image_of(decision) == "engine:2"
+    assert decision.plan is not None
+    assert decision.plan.primary.action is Action.UPDATE
 
 
 @pytest.mark.parametrize(
@@ -203,26 +198,22 @@ def test_a_value_that_is_refused_today_takes_no_other_along() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "recorded"),
-    [
-        ({}, {"image": "engine:1", "version": "v", "future_image": "x:1"}),
-        ({"scaling": {"replicas": 3}}, {"image": "engine:1", "version": "v", "future_image": "x:1"}),
-        ({"secrets": {"huggingFaceToken": "hub"}}, {"image": "engine:1", "version": "v"}),
-    ],
+    ("change", "kept"),
+    [({}, True), ({"scaling": {"replicas": 3}}, True), ({"secrets": {"huggingFaceToken": "hub"}}, False)],
     ids=["as it was", "scaled", "edited"],
 )
-def test_ruling_23_a_release_that_was_rolled_back_keeps_the_record_of_settings_that_it_does_not_know(
-    imaged: ProviderHost, plain: MakeDeployment, change: Resource, recorded: Resource
+def test_ruling_23_a_release_that_was_rolled_back_keeps_settings_and_parts_that_it_does_not_know(
+    imaged: ProviderHost, plain: MakeDeployment, change: Resource, kept: bool
 ) -> None:
     """After the next upgrade the model would otherwise take today's value of that setting."""
-    settings = Imaged(version="v")
-    obj = live(imaged, plain(), settings)
-    record = orjson.loads(obj["metadata"]["annotations"][names.RUNTIME_SETTINGS])
-    record["provider"]["future_image"] = "x:1"
-    obj["metadata"]["annotations"][names.RUNTIME_SETTINGS] = canonical_json(record).decode()
-    decision = decided(imaged, plain(**change), obj, settings)
-    written_again = orjson.loads(decision.objects[0]["metadata"]["annotations"][names.RUNTIME_SETTINGS])
-    assert written_again["provider"] == recorded
+    newer = state(imaged, plain(), settings=Imaged(version="v")).deployment
+    provider = newer["status"]["revision"]["provider"]
+    newer = with_parts(newer, provider={"settings": {**provider["settings"], "future_image": "x:1"}, "future": {}})
+    obj = stored(decide(state(imaged, newer), imaged, settings=Imaged(version="v")).objects[0], says="Ready")
+    view = state(imaged, plain(**change), obj, settings=Imaged(version="v"))
+    assert (view.revision["provider"] == newer["status"]["revision"]["provider"]) is kept
+    assert "future_image" not in provider["settings"]
+    assert (view.revision["provider"] == provider) is not kept
 
 
 OLD = Transformer(name="old", api_version="toy.example.org/v2")
@@ -253,38 +244,37 @@ def test_a_raised_default_image_restarts_nothing_and_says_that_it_waits(
 ) -> None:
     decision = decided(newer, plain(), live(older, plain(), Imaged()), Raised())
     assert image_of(decision) == "engine:1"
-    (warning,) = decision.warnings
-    assert warning.reason == "NewerTransformerWaits"
-    assert "transformer new (image engine:2) takes effect with the next change of the spec" in warning.message
+    assert decision.newer == {"transformers": ["new"], "changes": ["image engine:2"]}
     given = decided(newer, plain(), live(older, plain(), Imaged()), Raised(image="mine:3"))
     assert image_of(given) == "engine:1"
-    assert [each.reason for each in given.warnings] == ["NewerSettingsWait"], "an administrator's is no transformer's"
+    assert given.newer == {"transformers": [], "changes": ["image mine:3"]}, "an administrator's is no transformer's"
     own = plain(image="mine:7")
-    assert decided(newer, own, live(older, own, Imaged()), Raised()).warnings == ()
+    assert decided(newer, own, live(older, own, Imaged()), Raised()).newer == {}
 
 
 def test_a_release_that_was_rolled_back_and_comes_again_restarts_nothing(
     older: ProviderHost, newer: ProviderHost, plain: MakeDeployment
 ) -> None:
     """The older release writes its transformer onto what the newer one made; the image stays the recorded one."""
-    made = live(newer, plain(), Raised())
-    assert made["spec"]["image"] == "engine:2"
-    rolled_back = decided(older, plain(), made, Imaged())
+    obj = live(newer, plain(), Raised())
+    assert obj["spec"]["image"] == "engine:2"
+    rolled_back = decided(older, plain(), obj, Imaged())
     assert image_of(rolled_back) == "engine:2"
-    back = {**made, "metadata": {**made["metadata"], **rolled_back.objects[0]["metadata"]}}
-    assert back["metadata"]["annotations"][names.TRANSFORMER] == "old"
+    back = stored(rolled_back.objects[0], says="Ready")
+    assert (annotations_of(back)[names.TRANSFORMER], revision_of(back)) == ("old", revision_of(obj))
     again = decided(newer, plain(), back, Raised())
-    assert (image_of(again), again.warnings) == ("engine:2", ())
+    assert (again.objects[0]["metadata"]["annotations"], image_of(again)) == (annotations_of(obj), "engine:2")
+    assert again.newer == {}
 
 
-def test_the_record_has_the_default_of_the_transformer_that_writes(
+def test_the_revision_has_the_default_of_the_transformer_that_writes(
     newer: ProviderHost, plain: MakeDeployment, toy: MakeHost
 ) -> None:
     """Where the schema of the upstream fits the older one alone: the next default would else be taken for a setting."""
     only = toy(settings=Raised, translate_spec=written, transformers=RELEASES["2"][:1])
-    made = decide(state(only, plain()), only, settings=Raised()).objects[0]
-    record = orjson.loads(made["metadata"]["annotations"][names.RUNTIME_SETTINGS])
-    assert (made["spec"]["image"], record["provider"]["image"]) == ("engine:1", "engine:1")
+    obj = live(only, plain(), Raised())
+    recorded = revision_of(obj)["provider"]["settings"]
+    assert (obj["spec"]["image"], recorded["image"]) == ("engine:1", "engine:1")
 
 
 def test_real_llmd_9_every_provider_keeps_its_images_and_the_family_of_addresses() -> None:

@@ -221,9 +221,10 @@ def cluster(**versions: tuple[str, ...]) -> Cluster:
 
 
 def forecast_of(host: ProviderHost, deployment: Resource, after: Cluster) -> Forecast:
-    objects = decided(host, state(host, deployment)).objects
+    view = state(host, deployment)
+    objects = decided(host, view).objects
     before = cluster(Thing=("v2", "v1"), Option=("v1",))
-    return forecast(host, deployment, objects, before=before, after=after, settings=NoSettings(), now=NOW)
+    return forecast(host, view.deployment, objects, before=before, after=after, settings=NoSettings(), now=NOW)
 
 
 def with_config(deployment: Any, context: Any) -> list[Resource]:

@@ -1,27 +1,25 @@
-"""What the annotations of an object say of its deployment stays the same from release to release.
+"""What a revision and the annotations of an object say of a deployment stays the same from release to release.
 
 An upgrade compares them with what it computes itself: another digest for the same deployment would write, roll or
-recreate everything that runs, at once. ``annotations.json`` has them as they were
-written; what is there is never changed. A new deployment is added to both.
+recreate everything that runs, at once. ``annotations.json`` has them as they were written; what is there is never
+changed. A new deployment is added to both.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from core.tests.conftest import MakeDeployment, MakeHost
-from core.tests.runtime.views import NOW
+from core.tests.runtime.views import NOW, state, with_parts
 
 from airunway.api import names
-from airunway.controller.templates import taken_for
-from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings
+from airunway.plugins.contract import Interruption
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, annotations_of
-from airunway.runtime.records import written_for
 from airunway.runtime.translate import parsed, translate
 from airunway.sdk import Translation, setting
 
@@ -65,13 +63,17 @@ DEPLOYMENTS: dict[str, Resource] = {
 }
 """The parts of a spec that count, each at least once, and some that do not."""
 
-POD_SETTINGS = RuntimeSettings(
-    env=({"name": "HTTP_PROXY", "value": "http://proxy"},),
-    labels={"team": "a"},
-    image_pull_secrets=("pull",),
-    token="hub",
-)
-CACHE = ModelCache(claim="weights", sub_path="a", path="/model-cache/a", access_mode="ReadWriteMany")
+PARTS: dict[str, Resource] = {
+    "settings": {
+        "env": [{"name": "HTTP_PROXY", "value": "http://proxy"}],
+        "labels": {"team": "a"},
+        "imagePullSecrets": ["pull"],
+        "token": {"name": "hub", "key": "HF_TOKEN"},
+    },
+    "cache": {"claim": "weights", "path": "/model-cache/a", "accessMode": "ReadWriteMany"},
+    "gateway": {"name": "inference", "namespace": "gateways", "usesPool": True},
+}
+"""The parts of the revision of the deployment "cached"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +99,14 @@ def _translated(deployment: Any, context: Any) -> Translation:
 
 
 def recorded(host: ProviderHost, deployment: Resource, *, full: bool = False) -> Resource:
-    """The annotations of the deployment's objects, by kind, and the digest that its template's record has."""
-    context = assumed_context(host, engine="vllm", now=NOW)
+    """The annotations of the deployment's objects, by kind, and the digests of its revision."""
+    deployment = state(host, deployment).deployment
     if full:
-        gateway = Gateway(name="inference", namespace="gateways", uses_pool=True)
-        context = replace(context, runtime=POD_SETTINGS, cache=CACHE, gateway=gateway)
+        deployment = with_parts(deployment, **PARTS)
+    revision, context = deployment["status"]["revision"], assumed_context(host, engine="vllm", now=NOW)
     objects = translate(host, deployment, parsed(deployment), context).objects
     found = {obj["kind"]: {name: annotations_of(obj)[name] for name in sorted(annotations_of(obj))} for obj in objects}
-    return {**found, **taken_for(deployment)}
+    return {**found, "revision": {name: revision[name] for name in ("hash", "takenFor", "adopted") if name in revision}}
 
 
 @pytest.fixture
@@ -125,12 +127,14 @@ def test_annotations_of_a_deployments_objects_match_the_recorded_ones(
     assert recorded(host, asked(plain, name), full=name == "cached") == wanted[name]
 
 
-def test_the_file_has_no_others_and_tells_deployments_apart(plain: MakeDeployment) -> None:
+def test_the_file_has_no_others_and_tells_deployments_apart() -> None:
     wanted = json.loads(FILE.read_text(encoding="utf-8"))
     assert wanted.keys() == DEPLOYMENTS.keys()
-    written = {name: found["Thing"][names.WRITTEN_FOR] for name, found in wanted.items()}
+    taken, written = (
+        {name: found["Thing"][names.WRITTEN_FOR].split(".")[part] for name, found in wanted.items()} for part in (0, 1)
+    )
+    assert all(found["revision"]["takenFor"] == taken[name] for name, found in wanted.items())
     same = {"smallest", "defaults written out", "not upstream", "cached"}
-    assert {written[name] for name in same} == {written["smallest"]}, "of one input"
-    assert len({written[name] for name in written.keys() - same}) == len(written) - len(same), "all others differ"
-    scaled, smallest = (written_for(each, parsed(each)) for each in (asked(plain, "scaled"), asked(plain, "smallest")))
-    assert (scaled.lasting == smallest.lasting, scaled.wanted == smallest.wanted) == (True, False)
+    for digests, ones in ((taken, same | {"scaled"}), (written, same | {"adopted"})):
+        assert {digests[name] for name in ones} == {digests["smallest"]}, "of one input"
+        assert len({digests[name] for name in digests.keys() - ones}) == len(digests) - len(ones), "all others differ"

@@ -10,7 +10,15 @@ import pytest
 from airunway.api import names
 from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
 from airunway.resource import Resource
-from airunway.runtime.crd_versions import as_written, crd_facts, detect, newest_waits, schema_hash, writer_of
+from airunway.runtime.crd_versions import (
+    crd_facts,
+    detect,
+    newest_waits,
+    pinned,
+    schema_hash,
+    translation_status,
+    writer_of,
+)
 
 KIND = UpstreamKind(group="example.org", kind="Thing", plural="things", versions=("v1", "v1beta1"), primary=True)
 OLD: dict[str, Any] = {"type": "object", "description": "old words", "properties": {"size": {"type": "integer"}}}
@@ -154,8 +162,8 @@ def test_a_crd_that_is_being_deleted_is_not_installed() -> None:
 # ------------------------------------------------------------------------- what exists keeps its version
 
 
-def primary(transformer_name: str, *, version: str = "v1", written: str = "same") -> Resource:
-    annotations = {names.TRANSFORMER: transformer_name, names.WRITTEN_FOR: written}
+def primary(transformer_name: str, *, version: str = "v1") -> Resource:
+    annotations = {names.TRANSFORMER: transformer_name}
     return {"apiVersion": f"example.org/{version}", "metadata": {"name": "llama", "annotations": annotations}}
 
 
@@ -163,30 +171,21 @@ INSTALLED = detect(KIND, REGISTRY, crd_facts(crd(("v1", NEW, True), ("v1beta1", 
 
 
 @pytest.mark.parametrize(
-    ("live", "expected"),
+    ("recorded", "expected"),
     [
         (None, ("v1", "v1-new")),
-        (primary("v1-old"), ("v1", "v1-old")),
-        (primary("beta", version="v1beta1"), ("v1beta1", "beta")),
-        (primary("v1-old", written="other"), ("v1", "v1-new")),
-        (primary("beta", version="v1beta1", written="other"), ("v1", "v1-new")),
-        (primary("gone"), ("v1", "v1-new")),
-        ({"apiVersion": "example.org/v1", "metadata": {"name": "llama"}}, ("v1", "v1-new")),
+        ("v1-new", ("v1", "v1-new")),
+        ("v1-old", ("v1", "v1-old")),
+        ("beta", ("v1beta1", "beta")),
+        ("gone", ("v1", "v1-new")),
+        (7, ("v1", "v1-new")),
     ],
-    ids=[
-        "nothing yet",
-        "an older transformer",
-        "an older version",
-        "a new spec",
-        "a new spec, older version",
-        "a transformer that nobody has any more",
-        "without a note",
-    ],
+    ids=["none", "the newest", "an older one", "one of an older version", "one that this release lacks", "any JSON"],
 )
-def test_ruling_27_what_exists_keeps_version_and_transformer_until_its_spec_changes(
-    live: Resource | None, expected: tuple[str, str]
+def test_ruling_27_a_kind_is_written_by_the_transformer_of_the_revision(
+    recorded: object, expected: tuple[str, str]
 ) -> None:
-    found = as_written(INSTALLED, live, REGISTRY, wanted_for="same")
+    found = pinned(INSTALLED, REGISTRY, recorded)
     assert found is not None
     assert (found.api_version.removeprefix("example.org/"), found.transformer.name) == expected
     assert newest_waits(found, INSTALLED) == (expected[1] != "v1-new")
@@ -194,13 +193,22 @@ def test_ruling_27_what_exists_keeps_version_and_transformer_until_its_spec_chan
 
 def test_ruling_27_a_version_that_is_not_served_any_more_is_left_for_the_newest() -> None:
     installed = detect(KIND, REGISTRY, crd_facts(crd(("v1", NEW, True), ("v1beta1", OLD, False))))
-    found = as_written(installed, primary("beta", version="v1beta1"), REGISTRY, wanted_for="same")
-    assert found == installed.upstream
+    assert pinned(installed, REGISTRY, "beta") == installed.upstream
+
+
+def test_a_provider_publishes_the_transformer_of_each_kind_that_it_can_write() -> None:
+    missing = detect(KIND, REGISTRY, None)
+    only_named = detect(KIND, [], crd_facts(crd(("v1", OLD, True))))
+    kinds = {"Thing": INSTALLED, "Gone": missing, "Named": only_named}
+    assert translation_status(kinds, settings={"image": "engine:1"}) == {
+        "transformers": {"Thing": "v1-new"},
+        "settings": {"image": "engine:1"},
+    }
 
 
 def test_where_nothing_can_be_written_nothing_is_kept() -> None:
     missing = detect(KIND, REGISTRY, None)
-    assert as_written(missing, primary("v1-old"), REGISTRY, wanted_for="same") is None
+    assert pinned(missing, REGISTRY, "v1-old") is None
     assert not newest_waits(None, missing)
 
 

@@ -23,7 +23,9 @@ TEMPLATE, SETTINGS, CACHE, GATEWAY, PROVIDER = PARTS = ("template", "settings", 
 """The parts of a revision."""
 
 _WAITING = (TEMPLATE, SETTINGS, CACHE)
-"""Parts that stand in ``pending``. The Gateway is decided once, and a provider says itself what is newer of it."""
+"""Parts of which something newer may wait for a wave. The Gateway is decided once, and a provider says itself what is
+newer of it.
+"""
 
 _LABELS = {SETTINGS: ("config", "configHash"), TEMPLATE: ("ref", "scope", "hash", "asked")}
 """What of a part only says where it comes from: a part that differs in nothing else is not newer."""
@@ -106,7 +108,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
     changed = changed or another
     open_ = [] if current.get("hash") else list_at(current, "pending", "parts")
     parts: dict[str, Resource] = {}
-    missing = []
+    missing, restarts = [], False
     for part in PARTS:
         before: Resource = mapping_at(current, part)
         new: Resource = wanted.parts.get(part, {})
@@ -122,16 +124,18 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
         elif (
             takes(part, current, changed=changed, standing=standing)
             or part in open_
+            or (part == CACHE and restarts)
             or (part == SETTINGS and before.get("config") != new.get("config"))  # the user names another config
         ):
             value = new if changed or not _is_same(part, before, new) else before
+        restarts = restarts or value is not before  # its pods must not start on a claim that is lost
         if value:
             parts[part] = value
     made: Resource = {"takenFor": wanted.taken_for, **filled(adopted=wanted.adopted), **parts}
     if missing:
         return {**made, "pending": {"waitsFor": missing[0], "parts": missing}}
     made = {"hash": hash_of(made), **made}
-    newer = {part: found for part in _WAITING if (found := _newer(part, made, wanted)) is not None}
+    newer = {part: found for part in (*_WAITING, GATEWAY) if (found := _newer(part, made, wanted)) is not None}
     if newer:
         then = {**{key: value for key, value in made.items() if key not in newer}, **filled(**newer)}
         made["pending"] = {
@@ -149,6 +153,8 @@ def _newer(part: str, made: Resource, wanted: Wanted) -> Resource | None:
     if part in wanted.unusable or part in wanted.undecided:
         return None
     new, value = wanted.parts.get(part, {}), mapping_at(made, part)
+    if part == GATEWAY:  # of this part only its end waits: routing was switched off
+        return {} if value and not new else None
     return None if _is_same(part, value, new) else new
 
 
@@ -171,6 +177,8 @@ def changes(part: str, before: Resource, after: Resource) -> Iterator[str]:
             yield f"claim {after.get('claim') or 'none'}"
         else:
             yield "the place of the weights"
+    elif part == GATEWAY:
+        yield "gateway none"
     elif part == TEMPLATE:
         old, new = mapping_at(before, "spec"), mapping_at(after, "spec")
         yield f"template {', '.join(sorted(_leaves(old, new)))}"
