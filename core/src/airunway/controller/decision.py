@@ -286,6 +286,7 @@ class _Pass:
             adopted=adopted_by(deployment, text_at(current, "adopted")),
             template=template.newest,
             template_unusable=template.unusable,
+            template_hash=text_at(template.status, "effectiveTemplate", "hash"),
             resolution=resolution,
             config_unusable=self.config_fault is not None or (config is not None and config.too_large),
             provider=name,
