@@ -20,6 +20,7 @@ SOURCES = ROOT / "core" / "src" / "airunway" / "view"
 SHOWN = (
     "DeploymentView",
     "CauseView",
+    "RevisionView",
     "ConditionRow",
     "PodRow",
     "ContainerRow",

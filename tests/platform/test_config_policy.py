@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.platform.conftest import SPEC, WORKSPACE, Configs
-from tests.platform.test_pod_settings import agrees, env_of, upstream
+from tests.platform.test_pod_settings import agrees, env_of, upstream, waits
 
 from airunway.controller.application import CoreSettings
 from airunway.controller.policies import PolicyFile
@@ -79,17 +79,23 @@ async def test_what_the_policy_refuses_makes_nothing_and_touches_nothing_until_i
         assert degraded["status"]["endpoint"]["service"], "it serves"
         waiting = await create("waiting")
         assert (await until(client, waiting, is_refused))["status"]["phase"] == "Pending"
+        assert upstream(log.read()) == []
         change = {"spec": {"image": "registry.example/team/vllm:2"}}
         await client.merge_patch(MODEL_DEPLOYMENT, serving, change, manager="user")
+
+        async def applied() -> bool:  # with the settings that it has
+            text = str(await client.find(WORKSPACE, serving))
+            return "vllm:2" in text and await env_of(client, serving) == ["VLLM_LOG"]
+
+        await eventually(applied)
         await until(client, serving, lambda d: is_refused(d) and d["status"].get("observedGeneration") == 2)
-        await asyncio.sleep(0.5)
-        assert upstream(log.read()) == []
         assert await client.find(WORKSPACE, waiting) is None
 
         policy.write_text(LAX)
-        for key in (serving, waiting):
-            await until(client, key, agrees)
-            assert await env_of(client, key) == ["NVIDIA_VISIBLE_DEVICES"]
+        await until(client, waiting, agrees)
+        assert await env_of(client, waiting) == ["NVIDIA_VISIBLE_DEVICES"]
+        await until(client, serving, waits)
+        assert await env_of(client, serving) == ["VLLM_LOG"], "what serves takes it with its next change"
 
         log = AuditReader(audit_log)
         policy.write_text(STRICT)

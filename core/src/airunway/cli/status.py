@@ -385,11 +385,31 @@ def _facts(view: DeploymentView) -> Iterator[Line]:
     engine = view.engine or "no engine yet"
     replicas = f", {view.replicas} replicas ready" if view.replicas else ""
     yield Line(f"Runs on:  {engine} by {view.provider or 'no provider yet'}{replicas}", "", 10)
+    yield from _waiting(view)
     if view.endpoint:
         yield Line(f"Endpoint: {view.endpoint}", "", 10)
     if view.url:
         needs = f" (requests need the header {view.header})" if view.header else ""
         yield Line(f"Gateway:  {view.url}{needs}", "", 10)
+
+
+_WHEN = {
+    "change": "with the next change of its spec, or of the annotation airunway.ai/adopt",
+    "rollout": "in its turn (rollout: Immediately)",
+}
+
+
+def _waiting(view: DeploymentView) -> Iterator[Line]:
+    """What is newer than what it runs with (docs/revisions.md)."""
+    revision = view.revision
+    if revision is None:
+        return
+    if revision.pending:
+        when = _WHEN.get(revision.waits_for, "")
+        yield Line(f"Waiting:  {'; '.join(revision.pending)}: taken {when}", "", 10)
+    if revision.newer:
+        text = f"Newer:    {'; '.join(revision.newer)}, of provider {view.provider}: taken {_WHEN['change']}"
+        yield Line(text, "", 10)
 
 
 def _tree(root: TreeNode, now: datetime, *, width: int | None, ascii_only: bool) -> list[Line]:

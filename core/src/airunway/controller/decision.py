@@ -302,7 +302,11 @@ class _Pass:
             made=bool(dig(self.live, "provider", "resourceName")),
             rolls_out=rolled_out_by(config),
         )
-        return next_revision(current, wanted, standing, now=self.now)
+        made = next_revision(current, wanted, standing, now=self.now)
+        if not current and made.get("hash") and _held_by(deployment) is not None:
+            text = f"revision {made['hash']} was made again; objects of another one are changed to it"
+            self.events.append(Event(reason="RevisionMadeAgain", note=f"The status was lost: {text}"))
+        return made
 
     def _engine_of(self, provider: str) -> EngineFacts | None:
         facts = self.by_name.get(provider)
@@ -333,7 +337,7 @@ class _Pass:
             return template.fault
         if (hindered := self._hindered_handover()) is not None:
             return self._hold_back(*hindered)
-        before: str | None = dig(self.live, "provider", "name")
+        before: str | None = dig(self.live, "provider", "name") or _held_by(self.deployment)
         refused = refusals(self.deployment) if self.selector and is_undecided(self.deployment) else {}
         if before in refused:
             before = None  # it refused and nothing exists yet: the others are considered
@@ -586,6 +590,12 @@ def rolled_out_by(config: EffectiveConfig | None) -> tuple[str, ...]:
         return (CACHE,)
     settings = (SETTINGS, TEMPLATE) if config.rollout is Rollout.IMMEDIATELY else ()
     return (CACHE, *settings, *((PROVIDER,) if config.rolls_out_providers else ()))
+
+
+def _held_by(deployment: Resource) -> str | None:
+    """The provider whose finalizer a deployment has, where its status has been lost: its objects may serve."""
+    holders = [name for each in finalizers_of(deployment) if (name := names.provider_of_finalizer(each))]
+    return holders[0] if len(holders) == 1 and not condition_of(deployment, "Validated") else None
 
 
 def _has_sized_volume(deployment: Resource) -> bool:

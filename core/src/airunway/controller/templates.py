@@ -116,14 +116,14 @@ def template_part(
         problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
         return _without(deployment, request, record, problem)
     changed = current.get("takenFor") != (taken_of(deployment) if taken is None else taken)
-    value = newest = _value(template, contribution, request)
+    found = value = newest = _value(template, contribution, request)
     if record is not None and (
         refused or not _takes(deployment, record, contribution, changed=changed, granted=granted)
     ):
         value = record
         if not refused and record.get("hash") == contribution.hash:
             newest = record  # nothing but what nodes must have differs: it is no newer value
-    published = {"ref": newest["ref"], "scope": _scope(newest), "hash": str(value.get("hash", ""))}
+    published = {"ref": found["ref"], "scope": _scope(found), "hash": str(value.get("hash", ""))}
     given = value["spec"]
     text = f"Uses {_named(template)}"
     if published["hash"] != contribution.hash:

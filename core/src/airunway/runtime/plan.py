@@ -130,7 +130,10 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     if not state.is_mine:
         # A dry run changes nothing upstream: our objects stay until it is over.
         # An object that cannot be read would run on beside what the next provider makes.
-        return Decision(do=Do.SKIP if state.dry_run or _unread(state, host) is not None else Do.FINALIZE)
+        # A status that was lost says nothing: the core chooses anew, and keeps who has a finalizer.
+        lost = state.validated is None and not dig(deployment, "status", "provider", "name")
+        stays = lost or state.dry_run or _unread(state, host) is not None
+        return Decision(do=Do.SKIP if stays else Do.FINALIZE)
     if state.validated is None:
         return Decision(do=Do.SKIP)  # the core's verdict on this generation enqueues it again
     if state.validated.get("status") == "True" and is_denied(deployment, host.name) and state.primary is None:

@@ -61,6 +61,14 @@ class Event:
 
 _REGISTERED = (
     EventReason(
+        name="RevisionMadeAgain",
+        emitters=(Emitter.CORE,),
+        action="ResolveConfig",
+        note="The status was lost: revision <hash> was made again; objects of another one are changed to it",
+        meaning="What a deployment with objects runs with was not recorded any more, as after the restore of a backup: "
+        "the newest is used.",
+    ),
+    EventReason(
         name="DefaultRuntimeConfigNotFound",
         emitters=(Emitter.CORE,),
         action="ResolveConfig",

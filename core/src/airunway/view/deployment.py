@@ -10,6 +10,7 @@ from datetime import datetime
 from airunway.api import names
 from airunway.api.names import foreign_finalizers, provider_of_finalizer
 from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, is_integer, list_at, uid_of
+from airunway.revisions.revision import is_in_effect
 from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import own_words, parse_moment
@@ -100,6 +101,24 @@ class TemplateUse(View):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RevisionView(View):
+    """What the deployment runs with, and what of it is newer and not taken."""
+
+    hash: str
+    """Hash of the revision; empty while a part of it is not decided."""
+    in_effect: bool
+    """Whether the provider's objects were written from it."""
+    pending: tuple[str, ...]
+    """What waits, by name, such as ``env HF_HOME``."""
+    waits_for: str
+    """``change``, ``rollout``, or the part that is not decided."""
+    since: datetime | None
+    """Since when something waits."""
+    newer: tuple[str, ...]
+    """What its provider would write otherwise: newer transformers, and what they change."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TimelineEntry(View):
     """Something that happened."""
 
@@ -167,6 +186,8 @@ class DeploymentView(View):
     """Header that a request to `url` needs, as ``NAME: VALUE``; empty if it needs none."""
     cause: CauseView | None
     """Root cause; null if none is known."""
+    revision: RevisionView | None
+    """What it runs with; None before the core has recorded it."""
     conditions: tuple[ConditionRow, ...]
     """All conditions: those of the catalogue in its order, then others by name."""
     warnings: tuple[str, ...]
@@ -215,6 +236,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         url=line(dig(status, "gateway", "url")),
         header=_header(deployment),
         cause=cause,
+        revision=_revision(deployment),
         conditions=tuple(_conditions(deployment)),
         warnings=tuple(map(line, warnings[:64])) if isinstance(warnings, list) else (),
         pods=pods,
@@ -310,6 +332,21 @@ def _template(deployment: Resource) -> TemplateUse | None:
         name=word(dig(ref, "name")),
         status=word(condition.get("status")),
         reason=word(condition.get("reason")),
+    )
+
+
+def _revision(deployment: Resource) -> RevisionView | None:
+    revision, newer = dig(deployment, "status", "revision"), dig(deployment, "status", "provider", "newer")
+    if not isinstance(revision, dict):
+        return None
+    pending = [*list_at(newer, "transformers"), *list_at(newer, "changes")]
+    return RevisionView(
+        hash=word(revision.get("hash")),
+        in_effect=is_in_effect(deployment),
+        pending=tuple(map(line, list_at(revision, "pending", "changes")[:64])),
+        waits_for=word(dig(revision, "pending", "waitsFor")),
+        since=parse_moment(dig(revision, "pending", "since")),
+        newer=tuple(map(line, pending[:64])),
     )
 
 
