@@ -23,14 +23,14 @@ from airunway.controller.waves import Rollouts
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of, load
 from airunway.plugins.settings import kept_settings, read_settings
-from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.resource import Resource, annotations_of, canonical_json, copy_of, dig, format_time, key_of
-from airunway.revisions.revision import hash_of
+from airunway.revisions.revision import hash_of, revision_in
 from airunway.runtime.crd_versions import translation_status
 from airunway.runtime.plan import Do
 from airunway.runtime.plan import decide as decide_provider
 from airunway.sdk import Provider
-from airunway.selection.facts import ProviderFacts, provider_facts
+from airunway.selection.facts import provider_facts
+from airunway.templates.expansion import OWN_SPEC, effective
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PROVIDERS = ("vllm", "kaito")
@@ -79,10 +79,10 @@ class Team:
     rollouts: Rollouts = field(default_factory=Rollouts)
     deployments: dict[str, Resource] = field(default_factory=dict)
     live: dict[str, list[Resource]] = field(default_factory=dict)
-    written: dict[str, bytes] = field(default_factory=dict)
-    """What the objects of each deployment were when it served last."""
+    written: dict[str, str] = field(default_factory=dict)
+    """The revision of the objects of each deployment."""
     reasons: dict[str, set[str]] = field(default_factory=dict)
-    """Why each may change since then."""
+    """Why the core has taken another one for it since then."""
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -167,9 +167,7 @@ class Team:
     def _changed(self, user: Resource, **spec: Any) -> None:
         before = copy_of(user["spec"])
         user["spec"] |= spec
-        if user["spec"] != before:
-            user["metadata"]["generation"] += 1
-            self.reasons[key_of(user).name].add("spec")
+        user["metadata"]["generation"] += user["spec"] != before
 
     def _scale(self) -> None:
         self._changed(self._user(), scaling={"replicas": self.random.randrange(1, 3)})
@@ -185,9 +183,7 @@ class Team:
         self._changed(self._user(), runtimeConfigName=self.random.choice(CONFIGS))
 
     def _adopt(self) -> None:
-        user = self._user()
-        user["metadata"]["annotations"] = {names.ADOPT: self._number()}
-        self.reasons[key_of(user).name].add("adopt")
+        self._user()["metadata"]["annotations"] = {names.ADOPT: self._number()}
 
     def _disown(self) -> None:
         self._user()["metadata"]["annotations"] = {}
@@ -202,9 +198,7 @@ class Team:
     def _wipe(self) -> None:
         """A backup is restored, which has no status: the newest counts."""
         if self.random.random() < 0.2:
-            user = self._user()
-            del user["status"]["revision"]
-            self.reasons[key_of(user).name].add("wiped")
+            self._user()["status"].pop("revision", None)
 
     # ------------------------------------------------------------------------------------------------ who works on it
 
@@ -218,14 +212,18 @@ class Team:
 
     def settle(self) -> None:
         """Nothing happens any more, and everything is done."""
-        for _ in range(4):
+        for _ in range(3):
             for each in (self._core, self._caches, self._core, self._provides):
                 for name in self.deployments:
                     each(name)
             self._waves("")
 
     def _cached(self, deployment: Resource) -> Resource:
-        return whole(DeploymentProjection([names.CORE_MANAGER])(copy_of(deployment)))
+        """The deployment as caches have it."""
+        found = copy_of(deployment)
+        if "templateRef" not in found["spec"]:
+            return found
+        return {**found, "spec": effective(found)["spec"], OWN_SPEC: found["spec"]}
 
     def _resolve(self, deployment: Resource) -> Resolution:
         name = config_name(deployment)
@@ -241,9 +239,6 @@ class Team:
     def _settings(self) -> Any:
         return read_settings(self._host.manifest.settings, {"vllmImage": f"vllm:{self.image}"}, provider=self.provider)
 
-    def _facts(self) -> ProviderFacts:
-        return provider_facts(registered(self.provider, self.release, self.image))
-
     def decided(self, name: str) -> Resource:
         """What the core wants its part of the status to be."""
         cached = self._cached(self.deployments[name])
@@ -256,19 +251,26 @@ class Team:
         resolution = self._resolve(cached)
         granted = self.rollouts.granted(cached, rolled_out_by(resolution.config))
         template = template_part(cached, source, granted=granted)
-        if granted:
-            self.reasons[name].add("granted")
+        provider = provider_facts(registered(self.provider, self.release, self.image))
         return decide_core(
-            template.deployment, violations=[], providers=[self._facts()], selector=True, now=self.now,
-            resolution=resolution, granted=granted, parts=PARTS, template=template,
+            template.deployment, violations=[], providers=[provider], selector=True, now=self.now, resolution=resolution,
+            granted=granted, parts=PARTS, template=template,
         ).status  # fmt: skip
 
     def _core(self, name: str) -> None:
-        live = self.deployments[name]["status"]
+        before, live = revision_in(self.deployments[name]), self.deployments[name]["status"]
         status = self.decided(name)
-        lost = dig(status, "revision", "cache") != dig(live, "revision", "cache")
-        if lost and not dig(live, "replicas", "ready"):
-            self.reasons[name].add("stranded")
+        after = status.get("revision", {})
+        if after.get("hash") != before.get("hash"):
+            why = {
+                "made anew": not before,
+                "the user": after.get("takenFor") != before.get("takenFor"),
+                "another config": dig(after, "settings", "config") != dig(before, "settings", "config"),
+                "a wave": key_of(self.deployments[name]) in self.rollouts._granted,
+                "stranded": after.get("cache") != before.get("cache") and not dig(live, "replicas", "ready"),
+                "never served": not is_served(self.deployments[name]),
+            }
+            self.reasons[name] |= {reason for reason, holds in why.items() if holds}
         self._merge(name, status, keep=OF_OTHERS)
 
     def _merge(self, name: str, status: Resource, *, keep: tuple[str, ...]) -> None:
@@ -301,8 +303,8 @@ class Team:
         deployment["status"]["conditions"] = [*others, condition]
 
     def _waves(self, _: str) -> None:
+        users = {key_of(each): self._cached(each) for each in self.deployments.values()}
         for name in (*CONFIGS, None):
-            users = {key_of(each): self._cached(each) for each in self.deployments.values()}
             resolved = {key: self._resolve(user).config for key, user in users.items()}
             follow = [key for key, found in resolved.items() if (found.name if found is not None else None) == name]
             if not follow:
@@ -355,16 +357,11 @@ class Team:
         key = canonical_json([deployment["metadata"]["name"], deployment["spec"], made_from, self.provider, release])
         text = canonical_json(list(objects))
         assert RENDERED.setdefault(key, text) == text, f"equal spec and revision make other objects: {self.said}"
-        if adopted:
-            self.reasons[name].add("rolled back")
         before = self.written.get(name)
-        if before is not None and before != text:
-            assert self.reasons[name], f"{name} is changed unasked: {self.said}\n{before!r}\n{text!r}"
-        if is_served(deployment):
-            self.written[name] = text
-            # What was granted or adopted counts until it is written.
-            if not dig(deployment, "status", "revision", "pending") and key_of(deployment) not in self.rollouts._granted:
-                self.reasons[name].clear()
+        if before is not None and before != revision["hash"]:
+            assert self.reasons[name], f"{name} takes another revision unasked: {self.said}"
+        self.reasons[name].clear()
+        self.written[name] = revision["hash"]
 
 
 def is_served(deployment: Resource) -> bool:
@@ -412,14 +409,12 @@ def history(seed: int, *, events: int = 10) -> Team:
     return team
 
 
-@pytest.mark.parametrize("seed", range(500))
-def test_a_history_of_edits_changes_nothing_that_serves_unasked(seed: int) -> None:
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 500))])
+def test_whatever_happens_nothing_that_serves_changes_unasked(seed: int) -> None:
     team = history(seed)
     for name, deployment in team.deployments.items():
         before = copy_of(deployment["status"])
         team._core(name)
-        assert team.deployments[name]["status"].get("revision") == before.get("revision"), team.said
-        assert annotations_of(team.live[name][0] if team.live[name] else {}).get(names.REVISION) in (
-            None,
-            dig(before, "provider", "revision"),
-        )
+        assert team.deployments[name]["status"].get("revision") == before.get("revision"), "at rest nothing is written"
+        for obj in team.live[name][:1]:
+            assert annotations_of(obj)[names.REVISION] == dig(before, "provider", "revision")
