@@ -324,7 +324,9 @@ def test_a_template_made_again_for_something_else_is_not_what_was_asked_for(
     change: Resource = {"env": [{"name": "A", "value": "1"}]}
     for own in ({}, change):
         for granted in (True, False):
-            gone = part_of(cached(first, served=served, **spec, **own), source(after), granted={PART} if granted else ())
+            gone = part_of(
+                cached(first, served=served, **spec, **own), source(after), granted={PART} if granted else ()
+            )
             assert gone.fault is not None, "the deployment gets no other model"
             assert (gone.fault.reason, gone.status) == ("TemplateNotFound", first.status)
             assert gone.deployment["spec"]["model"] == {"id": "org/m"}

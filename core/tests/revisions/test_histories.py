@@ -253,8 +253,8 @@ class Team:
         template = template_part(cached, source, granted=granted)
         provider = provider_facts(registered(self.provider, self.release, self.image))
         return decide_core(
-            template.deployment, violations=[], providers=[provider], selector=True, now=self.now, resolution=resolution,
-            granted=granted, parts=PARTS, template=template,
+            template.deployment, violations=[], providers=[provider], selector=True, now=self.now,
+            resolution=resolution, granted=granted, parts=PARTS, template=template,
         ).status  # fmt: skip
 
     def _core(self, name: str) -> None:
