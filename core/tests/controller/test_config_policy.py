@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from core.tests.controller.test_reconciler import KEY, NOW, provider
 
 from airunway.api import names
 from airunway.configs.resolution import awaits_verdict, is_published, is_refused, resolve
-from airunway.controller.decision import decide
-from airunway.controller.runtime_configs import _member
+from airunway.controller.decision import decide, rolled_out_by
+from airunway.controller.waves import Rollouts
 from airunway.resource import Resource, condition_of, copy_of, dig
 from airunway.validation.policy import Policy, parse_policy
 
@@ -144,21 +145,24 @@ async def test_what_was_accepted_stays_so_in_another_process_and_for_another_gen
     team.obj["spec"]["engine"] = {"type": "llamacpp", "args": {"seed": "1"}}
     team.obj["metadata"]["generation"] += 1
     assert await verdict(team, policy=STRICT) == FOUND
-    team.obj["status"]["effectiveRuntimeConfig"]["rollout"] = "Granted"
-    assert await verdict(team) == FOUND
 
 
-async def test_what_a_policy_refuses_holds_no_place_in_a_wave(team: Team) -> None:
-    waits, refused = [], []
+async def test_what_a_policy_refuses_keeps_its_settings_and_holds_no_place_in_a_wave(team: Team) -> None:
+    found = []
     for policy in (LAX, STRICT):
-        await verdict(team, policy=policy, config=config({**EVIL, "rollout": "Immediately", "env": []}))
-        await verdict(team, config=config({**EVIL, "rollout": "Immediately"}))
-        team.serves()
-        member = _member(team.obj, None, hash_="")
-        waits.append(member.waits)
-        refused.append(is_refused(team.obj))
         team.obj["status"] = {}
-    assert (waits, refused) == ([True, False], [False, True])
+        await verdict(team, policy=policy, config=config({**GOOD, "rollout": "Immediately"}))
+        before = dig(team.obj, "status", "revision", "settings")
+        team.serves()
+        evil = config({**EVIL, "rollout": "Immediately"})
+        await verdict(team, config=evil)
+        assert dig(team.obj, "status", "revision", "settings") == before
+        effective = resolve("default", namespaced=evil, cluster=None).config
+        wave = Rollouts().next(
+            {KEY: team.obj}, parts=rolled_out_by(effective), limit=1, patience=timedelta(minutes=1), now=NOW
+        )
+        found.append((wave.granted, is_refused(team.obj)))
+    assert found == [({KEY}, False), (frozenset(), True)]
 
 
 async def test_the_parts_of_the_core_wait_for_the_verdict_on_a_config_of_the_namespace(team: Team) -> None:
@@ -193,13 +197,12 @@ async def test_where_the_policy_is_not_known_a_refused_config_stays_refused(team
     assert without_policy({**team.obj, "status": {}}, EVIL) == "ConfigFound"
 
 
-def test_published_is_the_reference_and_the_hash_whatever_was_granted() -> None:
+def test_published_is_the_reference_and_the_hash() -> None:
     found = resolve("default", namespaced=config(GOOD), cluster=None).config
     assert found is not None
     published = found.status()
     for effective, same in [
         (published, True),
-        ({**published, "rollout": "Granted"}, True),
         ({**published, "hash": "0"}, False),
         ({**published, "scope": "Merged"}, False),
         (None, False),

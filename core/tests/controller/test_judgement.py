@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from core.tests.controller.test_reconciler import KEY, NOW, Server, deployment, provider
-from core.tests.controller.test_template_part import templates
+from core.tests.controller.test_template_part import source
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
@@ -72,9 +72,9 @@ class Team:
             """The policy and the templates as they are when they are asked for."""
 
             policy = property(lambda _: self.policy)
-            choose = property(lambda _: templates(*self.templates).choose)
-            find = property(lambda _: templates(*self.templates).find)
-            contribution = property(lambda _: templates(*self.templates).contribution)
+            choose = property(lambda _: source(*self.templates).choose)
+            find = property(lambda _: source(*self.templates).find)
+            contribution = property(lambda _: source(*self.templates).contribution)
 
             def known_labels(self, namespace: str) -> dict[str, str]:
                 return {"team": namespace}
@@ -106,7 +106,7 @@ class Team:
         return found["status"], found["message"]
 
     def image(self) -> object:
-        return dig(self.obj, "status", "effectiveTemplate", "spec", "image")
+        return dig(self.obj, "status", "revision", "template", "spec", "image")
 
 
 async def test_a_template_that_is_made_after_the_deployment_is_judged() -> None:
@@ -147,12 +147,20 @@ async def test_what_serves_goes_on_with_its_values_where_the_new_ones_are_refuse
     assert "evil.example/miner:1" in message
     team.templates = [template(**{**GOOD, "image": "good.example/llama:2"})]
     await team.passes()
+    assert (team.image(), dig(team.obj, "status", "revision", "pending", "changes")) == (
+        "good.example/llama:1", ["template image"],
+    ), "what was adopted is over"  # fmt: skip
+    team.obj["metadata"]["annotations"] = {names.ADOPT: "again"}
+    await team.passes()
     assert team.image() == "good.example/llama:2"
 
 
 async def test_own_spec_and_template_that_are_too_large_together_end_in_one_verdict() -> None:
-    team = Team(env=[{"name": f"A{number}", "value": "x" * 1000} for number in range(20)])
+    team = Team()
     team.templates = [template(**GOOD, env=[{"name": f"B{number}", "value": "y" * 1000} for number in range(15)])]
+    await team.passes()
+    team.obj["spec"]["env"] = [{"name": f"A{number}", "value": "x" * 1000} for number in range(20)]
+    team.obj["metadata"]["generation"] = 2
     assert await team.passes(at_most=6) <= 2
     assert team.verdict()[0] == "False"
     assert EXCESS in DeploymentProjection([names.CORE_MANAGER])(copy_of(team.obj))
@@ -166,12 +174,12 @@ async def test_labels_that_are_too_large_take_no_record_from_what_serves() -> No
     team.templates = [template(**GOOD)]
     await team.passes()
     team.serves()
-    record = copy_of(team.obj["status"]["effectiveTemplate"])
+    record = copy_of(team.obj["status"]["revision"])
     team.templates = [template(**{**GOOD, "image": "good.example/llama:2"})]
     team.obj["metadata"]["labels"] = {f"label-{number}": "x" * 60 for number in range(100)}
     await team.passes()
     assert team.verdict()[0] == "False"
-    assert team.obj["status"]["effectiveTemplate"] == record
+    assert team.obj["status"]["revision"] == record
     del team.obj["metadata"]["labels"]
     await team.passes()
     assert (team.verdict()[0], team.image()) == ("True", "good.example/llama:1")

@@ -33,6 +33,7 @@ def provider(name: str, *, rank: int = 0, ready: bool = True, installed: bool = 
         "status": {
             "ready": ready,
             "conditions": [{"type": "UpstreamInstalled", "status": "True" if installed else "False"}],
+            "translation": {"transformers": {}, "settings": {}},
         },
     }
     return provider_facts(config)

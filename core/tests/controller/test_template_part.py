@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from airunway.api import names
-from airunway.controller.templates import TemplatePart, TemplateSource, newest_hash, template_part
+from airunway.controller.templates import TemplatePart, TemplateSource, source_among, taken_of, template_part
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.resource import Resource, copy_of, key_of
-from airunway.templates.choice import choose
+from airunway.resource import Resource, copy_of, filled, text_at
+from airunway.revisions.revision import TEMPLATE as PART
+from airunway.revisions.revision import hash_of, revision_in
+from airunway.revisions.same_spec import adopted_by
 from airunway.templates.contribution import contribution_of
+from airunway.templates.expansion import OWN_SPEC
 
 TEMPLATE: Resource = {
     "kind": "ModelTemplate",
@@ -24,23 +27,23 @@ DEPLOYMENT: Resource = {
 }
 
 
-def templates(*found: Resource) -> TemplateSource:
-    known = {key_of(each): each for each in found}
-    return TemplateSource(
-        choose=lambda request, namespace: choose(
-            request,
-            namespaced=[each for each in found if key_of(each).namespace == namespace],
-            cluster=[each for each in found if not key_of(each).namespace],
-            unusable=lambda template: contribution_of(template).unusable,
-        ),
-        find=known.get,
-        contribution=contribution_of,
-    )
+def part_of(deployment: Resource, templates: TemplateSource, **how: Any) -> TemplatePart:
+    """The part of a deployment as the cache has it."""
+    if OWN_SPEC not in deployment:
+        deployment = DeploymentProjection([names.CORE_MANAGER])(copy_of(deployment))
+    return template_part(deployment, templates, **how)
+
+
+def source(*found: Resource) -> TemplateSource:
+    return source_among(found)
 
 
 def cached(part: TemplatePart, *, served: bool = False, held: bool = True, **spec: Any) -> Resource:
     """The deployment as the cache has it once `part` was written; `spec` replaces fields of the user's own spec."""
-    status: Resource = {**part.status}
+    before = text_at(revision_in(part.deployment), "adopted")
+    adopted = adopted_by(part.deployment, before)
+    revision = {"takenFor": taken_of(part.deployment), **filled(adopted=adopted, template=part.value)}
+    status: Resource = {**part.status, "revision": {"hash": hash_of(revision), **revision}}
     if served:
         status["conditions"] = [{"type": "Served", "status": "True"}]
     finalizers = [names.provider_finalizer("p")] if held else []
@@ -62,7 +65,7 @@ def flags(part: TemplatePart) -> object:
 
 
 def test_the_first_pass_works_on_the_effective_spec_and_records_it() -> None:
-    part = template_part(DEPLOYMENT, templates(TEMPLATE))
+    part = part_of(DEPLOYMENT, source(TEMPLATE))
     assert part.deployment["spec"] == {
         "model": {"id": "org/m"},
         "engine": {"args": {"a": "1"}},
@@ -73,28 +76,28 @@ def test_the_first_pass_works_on_the_effective_spec_and_records_it() -> None:
     assert recorded["scope"] == "Namespace"
     assert part.condition is not None
     assert (part.condition.status, part.condition.reason) == (True, "TemplateFound")
-    again = template_part(cached(part), templates(TEMPLATE))
+    again = part_of(cached(part), source(TEMPLATE))
     assert again.status == part.status, "a second pass writes nothing"
     assert again.deployment["spec"] == part.deployment["spec"]
 
 
 def test_what_serves_keeps_its_record_until_its_own_spec_changes() -> None:
-    first = template_part(DEPLOYMENT, templates(TEMPLATE))
-    kept = template_part(cached(first, served=True), templates(edited()))
+    first = part_of(DEPLOYMENT, source(TEMPLATE))
+    kept = part_of(cached(first, served=True), source(edited()))
     assert flags(kept) == {"a": "1"}
     waiting = kept.status["effectiveTemplate"]
     assert waiting == {**first.status["effectiveTemplate"], "newerHash": contribution_of(edited()).hash}
     assert kept.condition is not None
     assert "as it was before its last change" in kept.condition.message
     assert "takes the new values (engine)" in kept.condition.message
-    back = template_part(cached(kept, served=True), templates(TEMPLATE))
+    back = part_of(cached(kept, served=True), source(TEMPLATE))
     assert back.status == first.status, "an edit that is taken back leaves nothing"
     for passing in ({"scaling": {"replicas": 4}}, {"suspend": True}, {"gateway": {"enabled": True}}):
-        assert flags(template_part(cached(first, served=True, **passing), templates(edited()))) == {"a": "1"}, passing
-    taken = template_part(cached(first, served=True, env=[{"name": "A", "value": "1"}]), templates(edited()))
+        assert flags(part_of(cached(first, served=True, **passing), source(edited()))) == {"a": "1"}, passing
+    taken = part_of(cached(first, served=True, env=[{"name": "A", "value": "1"}]), source(edited()))
     assert flags(taken) == {"a": "2"}
-    assert flags(template_part(cached(first), templates(edited()))) == {"a": "2"}, "it has not served yet"
-    assert flags(template_part(cached(first, served=True), templates(edited()), granted=True)) == {"a": "2"}
+    assert flags(part_of(cached(first), source(edited()))) == {"a": "2"}, "it has not served yet"
+    assert flags(part_of(cached(first, served=True), source(edited()), granted={PART})) == {"a": "2"}
 
 
 GPU: Resource = {"gpu": {"count": 1}}
@@ -111,9 +114,9 @@ GPU: Resource = {"gpu": {"count": 1}}
 )
 def test_a_default_value_is_no_change_of_the_deployment_s_own_spec(resources: Resource, taken: bool) -> None:
     deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "resources": GPU}}
-    first = template_part(deployment, templates(TEMPLATE))
-    assert flags(template_part(cached(first, served=True, resources=GPU), templates(edited()))) == {"a": "1"}
-    now = template_part(cached(first, served=True, resources=resources), templates(edited()))
+    first = part_of(deployment, source(TEMPLATE))
+    assert flags(part_of(cached(first, served=True, resources=GPU), source(edited()))) == {"a": "1"}
+    now = part_of(cached(first, served=True, resources=resources), source(edited()))
     assert flags(now) == {"a": "2" if taken else "1"}
 
 
@@ -134,14 +137,14 @@ def test_a_claim_that_grows_takes_no_newer_template(change: Resource, taken: boo
         return {**DEPLOYMENT["spec"].get("model", {}), "storage": {"volumes": [volume]}}
 
     deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "model": model(SIZED)}}
-    first = template_part(deployment, templates(TEMPLATE))
+    first = part_of(deployment, source(TEMPLATE))
     changed = cached(first, served=True, model=model({**SIZED, **change}))
-    assert flags(template_part(changed, templates(edited()))) == {"a": "2" if taken else "1"}
+    assert flags(part_of(changed, source(edited()))) == {"a": "2" if taken else "1"}
 
 
 def test_another_runtime_config_takes_no_newer_template() -> None:
-    first = template_part(DEPLOYMENT, templates(TEMPLATE))
-    assert flags(template_part(cached(first, served=True, runtimeConfigName="x"), templates(edited()))) == {"a": "1"}
+    first = part_of(DEPLOYMENT, source(TEMPLATE))
+    assert flags(part_of(cached(first, served=True, runtimeConfigName="x"), source(edited()))) == {"a": "1"}
 
 
 def annotated(deployment: Resource, **annotations: str) -> Resource:
@@ -150,17 +153,17 @@ def annotated(deployment: Resource, **annotations: str) -> Resource:
 
 def test_the_removal_of_the_adopt_annotation_takes_nothing() -> None:
     adopting = {names.ADOPT: "now"}
-    first = template_part(annotated(DEPLOYMENT, **adopting), templates(TEMPLATE))
-    assert flags(template_part(annotated(cached(first, served=True), **adopting), templates(edited()))) == {"a": "1"}
-    removed = template_part(cached(first, served=True), templates(edited()))
+    first = part_of(annotated(DEPLOYMENT, **adopting), source(TEMPLATE))
+    assert flags(part_of(annotated(cached(first, served=True), **adopting), source(edited()))) == {"a": "1"}
+    removed = part_of(cached(first, served=True), source(edited()))
     assert flags(removed) == {"a": "1"}
-    later = template_part(cached(removed, served=True), templates(edited()))
+    later = part_of(cached(removed, served=True), source(edited()))
     assert later.status == removed.status
     again = annotated(cached(removed, served=True), **adopting)
-    assert flags(template_part(again, templates(edited()))) == {"a": "1"}, "the value that it had before"
+    assert flags(part_of(again, source(edited()))) == {"a": "1"}, "the value that it had before"
     other = annotated(cached(removed, served=True), **{names.ADOPT: "later"})
-    assert flags(template_part(other, templates(edited()))) == {"a": "2"}
-    assert flags(template_part(cached(first, served=True, image="other:1"), templates(edited()))) == {"a": "2"}
+    assert flags(part_of(other, source(edited()))) == {"a": "2"}
+    assert flags(part_of(cached(first, served=True, image="other:1"), source(edited()))) == {"a": "2"}
 
 
 def with_nodes(*values: str, template: Resource = TEMPLATE) -> Resource:
@@ -188,48 +191,48 @@ def running(part: TemplatePart, *, served: bool = True, ready: int = 1, desired:
 def test_a_node_that_comes_is_no_edit_of_the_template() -> None:
     before, after = with_nodes("a"), with_nodes("a", "b")
     assert contribution_of(before).hash == contribution_of(after).hash == contribution_of(TEMPLATE).hash
-    first = template_part(DEPLOYMENT, templates(before))
+    first = part_of(DEPLOYMENT, source(before))
     for served in (True, False):
         for granted in (True, False):
             deployment = running(first, served=served, ready=int(served))
-            kept = template_part(deployment, templates(after), granted=granted)
+            kept = part_of(deployment, source(after), granted={PART} if granted else ())
             assert required(kept) == ["a"], f"{served=} {granted=}: pods that run are not replaced"
             assert "newerHash" not in kept.status["effectiveTemplate"]
             assert kept.status == first.status
-            assert newest_hash(deployment, templates(after)) == kept.status["effectiveTemplate"]["hash"]
+            assert kept.newest == kept.value, "nothing newer waits"
             assert kept.condition is not None
             assert "takes that for the nodes of today" in kept.condition.message
-    gone = template_part(running(first), templates(TEMPLATE))
+    gone = part_of(running(first), source(TEMPLATE))
     assert required(gone) == ["a"], "nor does a node that goes"
 
 
 def test_the_newest_nodes_are_taken_with_the_next_change_and_before_anything_exists() -> None:
-    first, after = template_part(DEPLOYMENT, templates(with_nodes("a"))), templates(with_nodes("a", "b"))
-    assert required(template_part(cached(first), after)) == ["a", "b"], "nothing exists of it"
+    first, after = part_of(DEPLOYMENT, source(with_nodes("a"))), source(with_nodes("a", "b"))
+    assert required(part_of(cached(first), after)) == ["a", "b"], "nothing exists of it"
     edited_spec = running(first)
     own = {**DEPLOYMENT["spec"], "env": [{"name": "A", "value": "1"}]}
     edited_spec["airunway.ai/own-spec"] = own
-    assert required(template_part(edited_spec, after)) == ["a", "b"], "its own spec was edited"
+    assert required(part_of(edited_spec, after)) == ["a", "b"], "its own spec was edited"
     adopted = running(first)
     adopted["metadata"] = {**adopted["metadata"], "annotations": {names.ADOPT: "now"}}
-    assert required(template_part(adopted, after)) == ["a", "b"]
-    both = templates(with_nodes("a", "b", template=edited()))
-    assert required(template_part(running(first), both)) == ["a"], "an edit of the template waits as before"
-    assert required(template_part(running(first), both, granted=True)) == ["a", "b"], "and brings the newest nodes"
+    assert required(part_of(adopted, after)) == ["a", "b"]
+    both = source(with_nodes("a", "b", template=edited()))
+    assert required(part_of(running(first), both)) == ["a"], "an edit of the template waits as before"
+    assert required(part_of(running(first), both, granted={PART})) == ["a", "b"], "and brings the newest nodes"
 
 
 @pytest.mark.parametrize("served", [True, False])
 def test_a_replica_that_finds_no_node_takes_the_newest_ones(served: bool) -> None:
-    first, after = template_part(DEPLOYMENT, templates(with_nodes("a"))), templates(with_nodes("a", "b"))
+    first, after = part_of(DEPLOYMENT, source(with_nodes("a"))), source(with_nodes("a", "b"))
     for cause in ("Unschedulable.TaintOrSelector", "Unschedulable.InsufficientGPU"):
-        taken = template_part(running(first, served=served, ready=0, cause=cause), after)
+        taken = part_of(running(first, served=served, ready=0, cause=cause), after)
         assert required(taken) == ["a", "b"], cause
         assert taken.status["effectiveTemplate"]["hash"] == first.status["effectiveTemplate"]["hash"]
         several = running(first, served=served, ready=0, desired=2, cause=cause)
-        assert required(template_part(several, after)) == ["a"], "the other one may run"
-        assert required(template_part(running(first, served=served, cause=cause), after)) == ["a"], "it serves"
+        assert required(part_of(several, after)) == ["a"], "the other one may run"
+        assert required(part_of(running(first, served=served, cause=cause), after)) == ["a"], "it serves"
     pulling = running(first, served=served, ready=0, cause="ImagePull.Auth")
-    assert required(template_part(pulling, after)) == ["a"], "it has a node"
+    assert required(part_of(pulling, after)) == ["a"], "it has a node"
 
 
 @pytest.mark.parametrize("ready", [0, 1])
@@ -237,25 +240,25 @@ def test_a_record_from_before_the_catalogue_s_first_status_gets_its_node_affinit
     own: Resource = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
     for affinity in ({}, own):
         new = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "defaults": {"affinity": affinity} if affinity else {}}}
-        first, after = template_part(DEPLOYMENT, templates(new)), templates(with_nodes("a", template=new))
-        taken = template_part(running(first, served=False, ready=ready), after)
+        first, after = part_of(DEPLOYMENT, source(new)), source(with_nodes("a", template=new))
+        taken = part_of(running(first, served=False, ready=ready), after)
         assert required(taken) == ["a"], "its pods may be on any node"
-        again = template_part(running(taken, served=False, ready=ready), templates(with_nodes("a", "b", template=new)))
+        again = part_of(running(taken, served=False, ready=ready), source(with_nodes("a", "b", template=new)))
         assert required(again) == ["a"], "and a node that comes replaces none of them"
 
 
 def test_what_serves_without_node_affinity_keeps_running_and_says_so() -> None:
-    first, after = template_part(DEPLOYMENT, templates(TEMPLATE)), templates(with_nodes("a"))
-    kept = template_part(running(first), after)
+    first, after = part_of(DEPLOYMENT, source(TEMPLATE)), source(with_nodes("a"))
+    kept = part_of(running(first), after)
     assert kept.status == first.status
     assert kept.condition is not None
     assert "without the node affinity for its GPUs, which was not known" in kept.condition.message
-    assert required(template_part(running(first, ready=0, cause="Unschedulable.InsufficientGPU"), after)) == ["a"]
+    assert required(part_of(running(first, ready=0, cause="Unschedulable.InsufficientGPU"), after)) == ["a"]
 
 
 def test_a_template_that_is_deleted_leaves_what_was_recorded() -> None:
-    first = template_part(DEPLOYMENT, templates(TEMPLATE))
-    gone = template_part(cached(first, served=True), templates())
+    first = part_of(DEPLOYMENT, source(TEMPLATE))
+    gone = part_of(cached(first, served=True), source())
     assert gone.status == first.status
     assert not gone.unresolved
     assert gone.fault is not None
@@ -264,8 +267,8 @@ def test_a_template_that_is_deleted_leaves_what_was_recorded() -> None:
 
 
 def test_another_reference_that_finds_nothing_leaves_the_deployment_unresolved() -> None:
-    first = template_part(DEPLOYMENT, templates(TEMPLATE))
-    other = template_part(cached(first, served=True, templateRef={"name": "absent"}), templates(TEMPLATE))
+    first = part_of(DEPLOYMENT, source(TEMPLATE))
+    other = part_of(cached(first, served=True, templateRef={"name": "absent"}), source(TEMPLATE))
     assert other.unresolved
     assert other.deployment["spec"]["templateRef"] == {"name": "absent"}, "a provider sees that it has to wait"
     assert other.deployment["spec"]["model"] == {"id": "org/m"}, "and what runs"
@@ -273,7 +276,7 @@ def test_another_reference_that_finds_nothing_leaves_the_deployment_unresolved()
 
 
 def test_nothing_recorded_and_no_template_waits() -> None:
-    part = template_part(DEPLOYMENT, templates())
+    part = part_of(DEPLOYMENT, source())
     assert part.unresolved
     assert part.status == {}
     assert part.fault is not None
@@ -289,10 +292,10 @@ def test_the_choice_by_model_stays_once_something_exists() -> None:
         "metadata": {"name": "better", "namespace": "team"},
         "spec": {**TEMPLATE["spec"], "optimized": True},
     }
-    first = template_part({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}, templates(plain))
-    stays = template_part(cached(first, **spec), templates(plain, better))
+    first = part_of({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}, source(plain))
+    stays = part_of(cached(first, **spec), source(plain, better))
     assert stays.status["effectiveTemplate"]["ref"]["name"] == "fast"
-    free = template_part(cached(first, held=False, **spec), templates(plain, better))
+    free = part_of(cached(first, held=False, **spec), source(plain, better))
     assert free.status["effectiveTemplate"]["ref"]["name"] == "better"
 
 
@@ -315,31 +318,32 @@ def test_a_template_made_again_for_something_else_is_not_what_was_asked_for(
 ) -> None:
     spec: Resource = {"templateRef": asked}
     before = made_again(metric="latency", precision="fp8")
-    first = template_part({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}, templates(before))
+    first = part_of({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}, source(before))
     assert first.status["effectiveTemplate"]["ref"]["name"] == "fast"
     after = made_again(**{"metric": "latency", "precision": "fp8", **other})
     change: Resource = {"env": [{"name": "A", "value": "1"}]}
     for own in ({}, change):
         for granted in (True, False):
-            gone = template_part(cached(first, served=served, **spec, **own), templates(after), granted=granted)
+            gone = part_of(
+                cached(first, served=served, **spec, **own), source(after), granted={PART} if granted else ()
+            )
             assert gone.fault is not None, "the deployment gets no other model"
             assert (gone.fault.reason, gone.status) == ("TemplateNotFound", first.status)
             assert gone.deployment["spec"]["model"] == {"id": "org/m"}
-    assert newest_hash(cached(first, served=served, **spec), templates(after)) == ""
     second: Resource = {**before, "metadata": {"name": "second", "namespace": "team"}}
-    found = template_part(cached(first, served=served, **spec, **change), templates(after, second))
+    found = part_of(cached(first, served=served, **spec, **change), source(after, second))
     assert found.status["effectiveTemplate"]["ref"]["name"] == "second", "another one for the same request is taken"
 
 
 def test_a_template_that_is_asked_for_by_name_is_what_has_the_name() -> None:
-    first = template_part(DEPLOYMENT, templates(TEMPLATE))
-    taken = template_part(cached(first), templates(made_again(modelName="org/other")))
+    first = part_of(DEPLOYMENT, source(TEMPLATE))
+    taken = part_of(cached(first), source(made_again(modelName="org/other")))
     assert taken.deployment["spec"]["model"] == {"id": "org/other"}
 
 
 def test_a_template_that_cannot_be_used_is_named_with_its_field() -> None:
     s3 = {**TEMPLATE, "spec": {"modelName": "org/m", "modelSources": [{"uri": "s3://bucket/m"}]}}
-    part = template_part(DEPLOYMENT, templates(s3))
+    part = part_of(DEPLOYMENT, source(s3))
     assert part.fault is not None
     assert part.fault.reason == "InvalidSpec"
     assert "ModelTemplate 'fast' of namespace 'team' cannot be used: spec.modelSources" in part.fault.message
@@ -347,5 +351,5 @@ def test_a_template_that_cannot_be_used_is_named_with_its_field() -> None:
 
 def test_a_deployment_without_template_is_passed_on_as_it_is() -> None:
     plain: Resource = {"metadata": {"name": "d", "namespace": "team"}, "spec": {"model": {"id": "org/m"}}}
-    part = template_part(plain, templates(TEMPLATE))
+    part = template_part(plain, source(TEMPLATE))
     assert part == TemplatePart(deployment=plain, status={})

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.api import names
+from airunway.api.bounds import EXCESS
 from airunway.artifacts.deployments import wants_cache
 from airunway.configs.resolution import (
     CONFIG_READY,
@@ -140,7 +141,7 @@ def decide(
     work.status |= template.status
     fault = work.judge(violations, template)
     if violations or template.unresolved:
-        work.copy_fields("revision")
+        work.keep_revision(template)
     else:
         work.status |= filled(
             revision=work.revision(
@@ -286,6 +287,7 @@ class _Pass:
             adopted=adopted_by(deployment, text_at(current, "adopted")),
             template=template.newest,
             template_unusable=template.unusable,
+            template_hash=text_at(template.status, "effectiveTemplate", "hash"),
             resolution=resolution,
             config_unusable=self.config_fault is not None or (config is not None and config.too_large),
             provider=name,
@@ -306,6 +308,16 @@ class _Pass:
             text = f"revision {made['hash']} was made again; objects of another one are changed to it"
             self.events.append(Event(reason="RevisionMadeAgain", note=f"The status was lost: {text}"))
         return made
+
+    def keep_revision(self, template: TemplatePart) -> None:
+        """Keep what is recorded while the spec cannot be used. One that is too large with what its template gives gets
+        other values of it, without a hash: no provider may use them before they are judged.
+        """
+        self.copy_fields("revision")
+        current = revision_in(self.deployment)
+        if EXCESS in self.deployment and current.get(TEMPLATE, {}) != template.value:
+            others = {key: value for key, value in current.items() if key not in ("hash", "pending", TEMPLATE)}
+            self.status["revision"] = {**others, **filled(template=template.value)}
 
     def _engine_of(self, provider: str) -> EngineFacts | None:
         facts = self.by_name.get(provider)

@@ -39,6 +39,8 @@ class Wanted:
     """Digest of the deployment's own spec (`same_spec.taken_for`)."""
     adopted: str = ""
     """Digest of the last value of the adopt annotation."""
+    provider: str = ""
+    """The provider that the deployment has; empty while there is none."""
     parts: Mapping[str, Resource] = field(default_factory=dict)
     """The value of each part that has one. A part that is missing gives nothing."""
     undecided: frozenset[str] = frozenset()
@@ -101,10 +103,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
     and there is no value of it to keep.
     """
     changed = is_changed(current, wanted)
-    another = PROVIDER in wanted.parts and text_at(current, PROVIDER, "name") not in (
-        "",
-        text_at(wanted.parts[PROVIDER], "name"),
-    )
+    another = bool(wanted.provider) and text_at(current, PROVIDER, "name") not in ("", wanted.provider)
     changed = changed or another
     open_ = [] if current.get("hash") else list_at(current, "pending", "parts")
     parts: dict[str, Resource] = {}
@@ -120,7 +119,10 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
         elif part == GATEWAY and current.get("hash") and standing.made and not another:
             value = before if new or not changed else {}  # decided once, for as long as the object lives
         elif part in wanted.undecided:
-            missing += [part] if changed or not before or part in open_ else []  # what serves has `before` meanwhile
+            # Other values of a template may ask for other weights: the claim is not decided for them yet.
+            moved = part == CACHE and parts.get(TEMPLATE, {}) != mapping_at(current, TEMPLATE)
+            if changed or moved or not before or part in open_:
+                missing.append(part)  # what serves has `before` meanwhile
         elif (
             takes(part, current, changed=changed, standing=standing)
             or part in open_

@@ -23,6 +23,7 @@ def wanted_revision(
     adopted: str,
     template: Resource,
     template_unusable: bool,
+    template_hash: str,
     resolution: Resolution,
     config_unusable: bool,
     provider: str,
@@ -34,6 +35,7 @@ def wanted_revision(
     """Returns what every part would be now.
 
     `deployment` has the effective spec; `template` is the newest value of that part, empty without a template;
+    `template_hash` is the hash of what the template gives to that spec;
     `translation` is what the provider has published (None: nothing yet); `wants_cache` is whether weights come from a
     claim of the model cache; `makes_pool` is whether the provider makes the pool of the gateway itself.
     """
@@ -50,7 +52,7 @@ def wanted_revision(
     else:
         undecided.add(PROVIDER)
     if wants_cache:
-        if (cache := _cache_part(deployment)) is not None:
+        if (cache := _cache_part(deployment, template_hash)) is not None:
             parts[CACHE] = cache
         else:
             undecided.add(CACHE)
@@ -66,6 +68,7 @@ def wanted_revision(
     return Wanted(
         taken_for=taken_for,
         adopted=adopted,
+        provider=provider,
         parts=parts,
         undecided=frozenset(undecided),
         unusable=frozenset(unusable),
@@ -90,14 +93,13 @@ def settings_part(resolution: Resolution, labels: Mapping[str, str]) -> Resource
     }
 
 
-def _cache_part(deployment: Resource) -> Resource | None:
+def _cache_part(deployment: Resource, template_hash: str) -> Resource | None:
     """The claim whose weights are Ready for this spec; None if the model cache part has not answered so."""
     found = mapping_at(deployment, "status", "modelCache")
     condition = condition_of(deployment, _CACHE_READY) or {}
     answered = condition.get("observedGeneration") == dig(deployment, "metadata", "generation")
-    template = text_at(deployment, "status", "effectiveTemplate", "hash")
     ready = condition.get("status") == "True" and found.get("ready") is True
-    if not (answered and ready and found.get("claimName") and text_at(found, "templateHash") in ("", template)):
+    if not (answered and ready and found.get("claimName") and text_at(found, "templateHash") in ("", template_hash)):
         return None
     return filled(
         artifact=text_at(found, "artifactName"),

@@ -310,6 +310,7 @@ def _recorded(
         adopted=text_at(current, "adopted"),
         template=mapping_at(current, "template"),
         template_unusable=False,
+        template_hash=text_at(deployment, "status", "effectiveTemplate", "hash"),
         resolution=resolution,
         config_unusable=refused or resolution.missing or (config is not None and config.too_large),
         provider=host.name,
