@@ -19,7 +19,7 @@ from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
 from airunway.process.metrics import phase_points
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, label_value, uid_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, label_value, labels_of, uid_of
 from airunway.status.conditions import is_paused
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
@@ -344,4 +344,5 @@ class SourceWorker:
 
 def _read(source: Resource) -> tuple[object, ...]:
     """What a pass reads of a source besides its status."""
-    return uid_of(source), dig(source, "metadata", "generation"), is_deleting(source), is_paused(source)
+    generation = dig(source, "metadata", "generation")
+    return uid_of(source), generation, labels_of(source), is_deleting(source), is_paused(source)

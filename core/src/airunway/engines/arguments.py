@@ -314,9 +314,12 @@ def _split_wider(
     ways = prod(_size_of(table, flag, argv) for flag in flags)
     path = next((given[name] for flag in flags for name in _spellings(table, flag, "") if name in given), "")
     if path and 0 < gpus < ways:
-        yield path, (
-            f"it splits the model over {ways} GPUs, and there {'is' if gpus == 1 else 'are'} {gpus}: set gpu.count to "
-            f"{ways}, or remove the flag, which follows from gpu.count"
+        yield (
+            path,
+            (
+                f"it splits the model over {ways} GPUs, and there {'is' if gpus == 1 else 'are'} {gpus}: set gpu.count "
+                f"to {ways}, or remove the flag, which follows from gpu.count"
+            ),
         )
 
 
