@@ -13,7 +13,7 @@ from catalogue.tests.conftest import Ground, running_worker
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, RUNTIME_CONFIG
-from airunway.resource import Resource, condition_of, dig, key_of
+from airunway.resource import Resource, condition_of, dig, key_of, labels_of
 from airunway_catalogue.pull_secrets import SECRET
 from airunway_catalogue.registry import Limits
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
@@ -59,9 +59,22 @@ async def test_a_source_makes_templates_once_and_they_survive_it(ground: Ground)
             f"5 ClusterModelTemplates were made from images of {registry.host}"
         )
 
+        for value in ("search", ""):  # what a config propagates reaches them later, too
+            label = {"airunway.ai/team": value or None}
+            await ground.client.merge_patch(MODEL_SOURCE, source, {"metadata": {"labels": label}})
+            await eventually(lambda expected=value: teams_are(ground, expected))
+        assert worker.reconciler.scans == 1
+        relabelled = await ground.templates()
+        assert [each["spec"] for each in relabelled] == [each["spec"] for each in templates]
+
         await ground.client.delete(MODEL_SOURCE, source)
         await asyncio.sleep(1)
         assert [key_of(each) for each in await ground.templates(source)] == [key_of(each) for each in templates]
+
+
+async def teams_are(ground: Ground, value: str) -> bool:
+    """Whether all templates have that value of the label, and lack it where it is empty."""
+    return all(labels_of(each).get("airunway.ai/team", "") == value for each in await ground.templates())
 
 
 async def test_a_status_write_starts_no_scan_and_a_change_of_the_spec_does(ground: Ground) -> None:

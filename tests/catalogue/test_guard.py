@@ -26,12 +26,12 @@ from airunway.artifacts.jobs import CA_PATH, CA_VOLUME
 from airunway.configs.resolution import EffectiveConfig, resolve
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE
 from airunway.kube import JOB, ApiError, Client, Kind, load_config
-from airunway.resource import Resource, copy_of
+from airunway.resource import ObjectKey, Resource, copy_of, key_of
 from airunway_catalogue.discovery import Entrypoint, Request, job_of
 from airunway_catalogue.labels import ImageLabels, Recommendation
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_guard, catalogue_rules
-from airunway_catalogue.scan import Image, templates_of
+from airunway_catalogue.scan import MODEL_SOURCE_LABEL, Image, templates_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.rights import applied, granted
 
@@ -69,6 +69,14 @@ class Thief:
         """What the API server says to the object; empty if it takes it."""
         try:
             await self.client.apply(kind, obj, manager=CATALOGUE_MANAGER, dry_run=True)
+        except ApiError as error:
+            return error.message
+        return ""
+
+    async def refusal_of_patch(self, key: ObjectKey, patch: Resource) -> str:
+        """What the API server says to the change of a ClusterModelTemplate; empty if it takes it."""
+        try:
+            await self.client.merge_patch(CLUSTER_MODEL_TEMPLATE, key, patch, manager=CATALOGUE_MANAGER, dry_run=True)
         except ApiError as error:
             return error.message
         return ""
@@ -268,3 +276,31 @@ async def test_a_template_without_a_source_is_refused(thief: Thief) -> None:
     (template,) = made_templates(Recommendation())
     del template["metadata"]["labels"]
     assert "makes ClusterModelTemplates with the label" in await thief.refusal(template, CLUSTER_MODEL_TEMPLATE)
+
+
+CHANGES: tuple[tuple[Resource, bool], ...] = (
+    ({"metadata": {"labels": {"acme.example/team": "search"}}}, True),
+    ({"metadata": {"labels": {MODEL_SOURCE_LABEL: "other"}}}, False),
+    ({"metadata": {"labels": {MODEL_SOURCE_LABEL: None}}}, False),
+    ({"metadata": {"annotations": {"acme.example/note": "x"}}}, False),
+    ({"metadata": {"finalizers": ["acme.example/hold"]}}, False),
+    ({"spec": {"defaults": {"image": "registry.example/evil:1"}}}, False),
+)
+
+
+async def test_of_a_template_that_it_made_it_changes_labels_alone(thief: Thief, client: Client) -> None:
+    (made,) = made_templates(Recommendation())
+    (foreign,) = made_templates(Recommendation())
+    foreign["metadata"] |= {"name": f"foreign-{thief.ground.home}", "labels": {}}
+    made["metadata"]["name"] = f"made-{thief.ground.home}"
+    for template in (made, foreign):
+        await client.create(CLUSTER_MODEL_TEMPLATE, template)
+    try:
+        for patch, allowed in CHANGES:
+            for template, of_source in ((made, True), (foreign, False)):
+                refusal = await thief.refusal_of_patch(key_of(template), patch)
+                assert (refusal == "") is (allowed and of_source), (patch, refusal)
+                assert refusal == "" or "changes nothing of a template but its status and the labels" in refusal
+    finally:
+        for template in (made, foreign):
+            await client.delete(CLUSTER_MODEL_TEMPLATE, key_of(template))

@@ -238,6 +238,33 @@ def test_a_slice_runs_the_default_image_and_two_never_become_tensor_parallel(pro
     assert "set count to 1" in two
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_slice_in_capital_letters_is_a_warning_with_the_name_that_nodes_have(provider: str) -> None:
+    gpu = {"count": 1, "type": "nvidia.com/MIG-1g.12gb"}
+    found = rendered(provider, {"model": {"id": "o/m"}, "engine": {"type": "vllm"}, "resources": {"gpu": gpu}})
+    assert "write nvidia.com/mig-1g.12gb" in str([*found.warnings, *found.blockers]), found
+
+
+@pytest.mark.parametrize("provider", ["dynamo", "llmd", "vllm"])
+@pytest.mark.parametrize(
+    ("gpus", "args", "ways"),
+    [
+        (2, {"tensor-parallel-size": "4"}, 4),
+        (2, {"tp": "2", "pipeline-parallel-size": "2"}, 4),
+        (4, {"tensor-parallel-size": "4"}, 0),
+        (4, {"tensor-parallel-size": "2"}, 0),
+        (2, {}, 0),
+        (2, {"tensor-parallel-size": "many"}, 0),
+    ],
+)
+def test_a_model_split_over_more_gpus_than_asked_for_is_a_warning_with_the_count_to_write(
+    provider: str, gpus: int, args: dict[str, str], ways: int
+) -> None:
+    spec = {"model": {"id": "o/m"}, "engine": {"type": "vllm", "args": args}, "resources": {"gpu": {"count": gpus}}}
+    told = str([each.message for each in rendered(provider, spec).warnings])
+    assert (f"set gpu.count to {ways}, or remove the flag" in told) is bool(ways), told
+
+
 @pytest.mark.parametrize("provider", ["llmd", "vllm"])
 def test_amd_needs_an_image_of_its_own_and_splits_tensors(provider: str) -> None:
     spec = {

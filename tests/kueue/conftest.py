@@ -14,6 +14,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import aiohttp
 import pytest
@@ -22,15 +23,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
+from tests.modelcache.conftest import running_part
 
 from airunway.api import names
 from airunway.controller.application import CoreSettings
 from airunway.controller.policies import PolicyFile
-from airunway.kube import NAMESPACE, Client, Kind, NotFound
+from airunway.kinds import MODEL_ARTIFACT
+from airunway.kube import NAMESPACE, Client, Kind, NotFound, load_config
 from airunway.plugins.registry import load
-from airunway.rbac.admission_policies import provider_guard
-from airunway.rbac.rights import provider_rights
-from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.rbac.admission_policies import model_cache_guard, provider_guard
+from airunway.rbac.rights import core_rights, model_cache_rights, provider_rights
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.ports import reserved_ports
@@ -63,7 +66,8 @@ HOOKS = {
 }
 SERVICE, CERTIFICATE = "kueue-webhook-service", "kueue-webhook-server-cert"
 CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
-FRAMEWORKS = ["pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"]
+Queue: TypeAlias = Callable[..., Awaitable[None]]
+FRAMEWORKS = ["batch/job", "pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"]
 
 
 def made(kind: Kind, name: str, namespace: str = "", **fields: object) -> Resource:
@@ -180,15 +184,21 @@ async def kueue(kubeconfig: Path, client: Client, namespace: str, tmp_path: Path
                 await eventually(lambda: answers(process, f"http://127.0.0.1:{health}/readyz", tmp_path / "kueue.log"))
                 yield
             finally:
+                await eventually(lambda: is_empty(client, namespace))
                 for hook in hooks:
                     await client.delete(HOOKS[hook["kind"]], key_of(hook))
+                for definition in found:  # Kueue converts its objects as long as they are there
+                    await remove_definition(client, key_of(definition).name)
                 with suppress(ProcessLookupError):
                     process.terminate()
                 await process.wait()
-                for definition in found:
-                    await remove_definition(client, key_of(definition).name)
                 with suppress(NotFound):
                     await client.delete(SECRET, ObjectKey(HOME, CERTIFICATE))
+
+
+async def is_empty(client: Client, namespace: str) -> bool:
+    """Whether Kueue has let go of all that was in its queues."""
+    return not await client.list_all(WORKLOAD, namespace=namespace)
 
 
 async def answers(process: asyncio.subprocess.Process, url: str, log: Path) -> bool:
@@ -201,10 +211,10 @@ async def answers(process: asyncio.subprocess.Process, url: str, log: Path) -> b
 
 
 @pytest.fixture
-async def queue(kueue: None, client: Client, namespace: str) -> Callable[[int], Awaitable[None]]:
+async def queue(kueue: None, client: Client, namespace: str) -> Queue:
     """``await queue(gpus)`` makes the queue `team` with that quota and the priority class `urgent`."""
 
-    async def make(gpus: int) -> None:
+    async def make(gpus: int, *, name: str = "team") -> None:
         quotas = {"cpu": "1000", "memory": "10Ti", "nvidia.com/gpu": str(gpus)}
         resources = [{"name": name, "nominalQuota": quota} for name, quota in quotas.items()]
         covered = {"coveredResources": [*quotas], "flavors": [{"name": "any", "resources": resources}]}
@@ -215,7 +225,13 @@ async def queue(kueue: None, client: Client, namespace: str) -> Callable[[int], 
         }
         await client.create(FLAVOR, made(FLAVOR, "any"))
         await client.create(CLUSTER_QUEUE, made(CLUSTER_QUEUE, "gpus", spec=spec))
-        await client.create(LOCAL_QUEUE, made(LOCAL_QUEUE, "team", namespace, spec={"clusterQueue": "gpus"}))
+        await client.create(LOCAL_QUEUE, made(LOCAL_QUEUE, name, namespace, spec={"clusterQueue": "gpus"}))
+
+        async def is_known() -> bool:
+            live = await client.get(LOCAL_QUEUE, ObjectKey(namespace, name))
+            return condition_of(live, "Active") is not None
+
+        await eventually(is_known)
         await client.create(PRIORITY, made(PRIORITY, "urgent", value=1000))
 
     return make
@@ -243,4 +259,12 @@ async def deploy(
             own = ProviderSettings(namespaces=(namespace,))
             await enter(running_provider(cluster.kubeconfig_for(user), host, settings=own))
         await enter(running_simulator(kubeconfig, load("llmd"), level="cluster"))
+        user = f"system:serviceaccount:{home}:{names.CORE_MANAGER}"
+        guards = model_cache_guard(user, own=home, namespaces=[], name=f"guard-core-{namespace}")
+        await enter(granted(client, core_rights() + model_cache_rights(), user=user, namespace=namespace))
+        await enter(applied(client, guards))
+        account = await enter(Client(load_config(kubeconfig=cluster.kubeconfig_for(user))))
+        await enter(running_part(account, namespace=namespace))
         yield await enter(deployments(client, namespace, base))
+        for artifact in await client.list_all(MODEL_ARTIFACT, namespace=namespace):
+            await client.delete(MODEL_ARTIFACT, key_of(artifact))

@@ -20,7 +20,7 @@ from airunway.process.metrics import phase_points
 from airunway.process.part import Part, Work
 from airunway.process.predicates import Reads
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, is_deleting, key_of, label_value
+from airunway.resource import ObjectKey, Resource, is_deleting, key_of, label_value, labels_of
 from airunway.status.conditions import is_paused
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
@@ -301,5 +301,5 @@ class SourceWorker(Sources):
             self._wake(key_of(source))
 
 
-READS = Reads(metadata=("uid", "generation"), made=(is_deleting, is_paused))
+READS = Reads(metadata=("uid", "generation"), made=(labels_of, is_deleting, is_paused))
 """What a pass reads of a source that others write; nothing of its status."""

@@ -132,9 +132,9 @@ def catalogue_guard(
     """The policies and their bindings for the account `user` (``system:serviceaccount:NAMESPACE:NAME``).
 
     The account may make and delete discovery Jobs that a template controls, in the form that the catalogue gives them;
-    it may make ClusterModelTemplates of a ModelSource, and change nothing of a template but its status. `own` is the
-    namespace in which it runs, `namespaces` are those that it watches (empty: all), and `variables` further ones that a
-    discovery may get, by name or with ``*`` at the end.
+    it may make ClusterModelTemplates of a ModelSource, and change nothing of a template but its status and the labels
+    of one of a ModelSource. `own` is the namespace in which it runs, `namespaces` are those that it watches (empty:
+    all), and `variables` further ones that a discovery may get, by name or with ``*`` at the end.
     """
     condition = is_account(user)
     known = {
@@ -170,25 +170,36 @@ def catalogue_guard(
             variables={"o": "dyn(object)"},
             rules=[
                 PolicyRule(
-                    expression="request.operation == 'CREATE'",
-                    message=f"{_WHO} changes nothing of a template but its status, and deletes none",
+                    expression=f"request.operation == 'CREATE' || request.operation == 'UPDATE' && {_LABELS_ALONE}",
+                    message=f"{_WHO} changes nothing of a template but its status and the labels of one of a "
+                    "ModelSource, and deletes none",
                 ),
                 PolicyRule(
-                    expression=f"object == null || request.resource.resource == {quoted(CLUSTER_MODEL_TEMPLATE.plural)}"
-                    f" && object.metadata.?labels[?{quoted(MODEL_SOURCE_LABEL)}].orValue('') != '' && "
+                    expression=f"request.operation != 'CREATE' || {_OF_CLUSTER} && object.{_SOURCE_LABEL} != '' && "
                     "object.metadata.?ownerReferences.orValue([]) == [] && "
                     "object.metadata.?finalizers.orValue([]) == []",
                     message=f"{_WHO} makes ClusterModelTemplates with the label {MODEL_SOURCE_LABEL}, and no owner or "
                     "finalizer",
                 ),
                 PolicyRule(
-                    expression=f"object == null || {_only_fields(('spec',), _WRITTEN)}",
+                    expression=f"request.operation != 'CREATE' || {_only_fields(('spec',), _WRITTEN)}",
                     message=f"{_WHO} writes of a template only {', '.join(_written_fields())}",
                 ),
             ],
         ),
         *own_records(name, condition, CATALOGUE_MANAGER),
     ]
+
+
+_SOURCE_LABEL = f"?metadata.?labels[?{quoted(MODEL_SOURCE_LABEL)}].orValue('')"
+_KEPT = ("annotations", "finalizers", "ownerReferences")
+_OF_CLUSTER = f"request.resource.resource == {quoted(CLUSTER_MODEL_TEMPLATE.plural)}"
+_LABELS_ALONE = (
+    f"{_OF_CLUSTER} && object.{_SOURCE_LABEL} != '' && object.spec == oldObject.spec && "
+    f"object.{_SOURCE_LABEL} == oldObject.{_SOURCE_LABEL} && "
+    + " && ".join(f"object.metadata.?{each} == oldObject.metadata.?{each}" for each in _KEPT)
+)
+"""CEL: an update changes nothing but labels, and not the one that names the source."""
 
 
 ADD_ON = AddOn(rights=catalogue_rules(), guard=catalogue_guard)

@@ -242,6 +242,15 @@ def not_for(image: Image, found: ImageLabels, source: Resource) -> str:
     return f"it says that it is for the model {model}, which spec.models does not list"
 
 
+def labels_of_made(source: Resource, config: EffectiveConfig | None) -> dict[str, str]:
+    """The labels of the templates of a source: those that its config propagates, and those by which they are found."""
+    return {
+        **propagated(labels_of(source), config),
+        names.MANAGED_BY: names.MANAGED_BY_VALUE,
+        MODEL_SOURCE_LABEL: label_value(key_of(source).name),
+    }
+
+
 def _trusted(way: Recommendation, source: Resource) -> Recommendation:
     """The way without the image's word that it was tuned, unless the source trusts that."""
     trusted = way.optimized is not True or plan_of(source).trusts_optimized
@@ -257,11 +266,7 @@ def _template(
     config: EffectiveConfig | None,
     number: int,
 ) -> Resource:
-    labels = {
-        **propagated(labels_of(source), config),
-        names.MANAGED_BY: names.MANAGED_BY_VALUE,
-        MODEL_SOURCE_LABEL: label_value(key_of(source).name),
-    }
+    labels = labels_of_made(source, config)
     annotations = {IMAGE_TEMPLATES: str(number), **({DESCRIPTION: way.description} if way.description else {})}
     # What was read is what runs: the tag may lead to another image tomorrow.
     pinned = f"{image.reference}@{found.digest}" if found.digest else image.reference

@@ -1,7 +1,8 @@
 """Reconciles one ModelSource: scans its registry when that is due, makes ClusterModelTemplates, writes the status.
 
-A pass without a scan only computes the status anew. What was made is never changed and never deleted here, and has no
-owner: it stays when the source goes. Of many sources of one registry some wait for their turn (`Turns`).
+A pass without a scan computes the status anew, and gives what was made its labels. Nothing else of that is ever changed
+or deleted here, and it has no owner: it stays when the source goes. Of many sources of one registry some wait for their
+turn (`Turns`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from time import monotonic
 
@@ -39,6 +41,8 @@ from airunway.resource import (
     is_deleting,
     key_of,
     label_value,
+    labels_by,
+    labels_of,
     uid_of,
 )
 from airunway.status.conditions import is_paused
@@ -55,6 +59,7 @@ from airunway_catalogue.scan import (
     Image,
     SourcePlan,
     complete_images,
+    labels_of_made,
     not_for,
     plan_of,
     templates_of,
@@ -154,6 +159,8 @@ class SourceReconciler:
                 self._turns.give_back(host)
         else:
             self.forget(key)
+        if not resolution.missing:
+            await self._label(source, resolution)
         wake_after = await self._report(key, source, scan=scan)
         if scan is None or resolution.missing:  # the config's watch brings the next pass
             return wake_after
@@ -231,7 +238,7 @@ class SourceReconciler:
 
     async def create(self, template: Resource) -> str:
         """Create a template if there is none of its name; returns why it cannot be created, or an empty text."""
-        # A resourceVersion that no object has: what exists is never changed.
+        # A resourceVersion that no object has: what exists is not changed.
         body = {**template, "metadata": {**template["metadata"], "resourceVersion": NEVER}}
         with self._templates.writing(key_of(template)):
             try:
@@ -248,6 +255,23 @@ class SourceReconciler:
             self._templates.note(answer)
         self._recent.setdefault(template["metadata"]["labels"][MODEL_SOURCE_LABEL], set()).add(key_of(template).name)
         return ""
+
+    async def _label(self, source: Resource, resolution: Resolution) -> None:
+        """Give the templates that the catalogue made from a source the labels that its config propagates now, and take
+        back those that it no longer does. Labels of others stay.
+        """
+        wanted = labels_of_made(source, resolution.config)
+        for template in self.made_by(source):
+            live, key, ours = labels_of(template), key_of(template), labels_by(template, CATALOGUE_MANAGER)
+            change: dict[str, str | None] = {name: each for name, each in wanted.items() if live.get(name) != each}
+            change |= dict.fromkeys((ours & live.keys()) - wanted.keys())
+            if not change or MODEL_SOURCE_LABEL not in ours:
+                continue
+            version = template["metadata"]["resourceVersion"]
+            patch = {"metadata": {"resourceVersion": version, "labels": change}}
+            with self._templates.writing(key), suppress(Conflict, NotFound):  # it has changed: the watch says how
+                answer = await self._client.merge_patch(CLUSTER_MODEL_TEMPLATE, key, patch, manager=CATALOGUE_MANAGER)
+                self._templates.note(answer)
 
     # ---------------------------------------------------------------------------------------------------------- status
 

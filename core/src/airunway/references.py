@@ -27,12 +27,21 @@ _ID_PART = "[A-Za-z0-9_][A-Za-z0-9._@:+-]*"
 MODEL_PATTERN = rf"^({_ID_PART}(/{_ID_PART})*/?|/[^[:cntrl:]]*)$"
 """A model of a hub, with the file or folder that is meant, or an absolute path; for CEL."""
 
+NO_MODEL = "model.id must be owner/name, or an absolute path"
+"""Said of a text that is neither."""
+
 _IMAGE = re.compile(IMAGE_PATTERN)
+_MODEL = re.compile(MODEL_PATTERN.replace("[:cntrl:]", r"\x00-\x1f\x7f"))
 
 
 def is_image(text: str) -> bool:
     """Whether a text is a reference to an image; with ``..``, a blank or an upper-case repository it is none."""
     return _IMAGE.fullmatch(text) is not None
+
+
+def is_model(text: str) -> bool:
+    """Whether a text is the id of a model."""
+    return _MODEL.fullmatch(text) is not None
 
 
 def is_path(model: str) -> bool:

@@ -114,6 +114,13 @@ def managed_by(obj: Resource, manager: str) -> list[Resource]:
     return [entry for entry in entries_at(obj, "metadata", "managedFields") if entry.get("manager") == manager]
 
 
+def labels_by(obj: Resource, manager: str) -> set[str]:
+    """Keys of the labels that a field manager has written."""
+    entries = (entry for entry in managed_by(obj, manager) if not entry.get("subresource"))
+    fields = (dig(entry, "fieldsV1", "f:metadata", "f:labels", default={}) for entry in entries)
+    return {key.removeprefix("f:") for each in fields for key in each if key.startswith("f:")}
+
+
 def is_deleting(obj: Resource) -> bool:
     return bool(dig(obj, "metadata", "deletionTimestamp"))
 

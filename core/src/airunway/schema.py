@@ -267,11 +267,12 @@ def _unknown(path: str, fields: Mapping[str, Check], found: Sequence[Violation])
 
 
 def _nearest(name: str, known: Mapping[str, Check]) -> str | None:
+    """The field that may have been meant. `nodesPerReplica` is not what `replicas` means: they are alike by 0.61."""
     # Imported here: only an object with a mistake needs it.
     from difflib import get_close_matches
 
     lowered = {candidate.lower(): candidate for candidate in known}
-    matches = get_close_matches(name[:100].lower(), lowered, n=1)
+    matches = get_close_matches(name[:100].lower(), lowered, n=1, cutoff=0.65)
     return lowered[matches[0]] if matches else None
 
 

@@ -29,7 +29,7 @@ from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of
 from airunway.artifacts.jobs import Step, bound_to, next_attempt, result_of
 from airunway.artifacts.status import is_made
 from airunway.configs.resolution import resolve
-from airunway.resource import Resource, condition_of, format_time
+from airunway.resource import Resource, condition_of, copy_of, dig, format_time
 from airunway.status.conditions import Condition
 from airunway.status.rootcause import RootCause
 
@@ -692,6 +692,18 @@ def test_a_dependency_stays_unreachable_until_it_answers_and_degrades_ten_second
 
 def vars_of(found: ArtifactFacts) -> dict[str, Any]:
     return {"jobs": found.jobs, "pods": found.pods}
+
+
+@pytest.mark.parametrize("queue", ["team", ""])
+def test_a_job_that_another_controller_has_suspended_says_what_holds_it(queue: str) -> None:
+    found = measured()
+    job = copy_of(found.jobs[-1])
+    job["spec"]["suspend"] = True
+    job["metadata"] |= {"namespace": "ml", "labels": {"kueue.x-k8s.io/queue-name": queue}}
+    decision = decide_artifact(replace(found, jobs=(job,)))
+    assert state(decision) == ("Starting", "Starting")
+    told = "LocalQueue team has room: see kubectl describe workloads -n ml" if queue else "another controller"
+    assert told in dig(decision.status, "message")
 
 
 def test_a_job_that_kubernetes_ended_says_that_it_took_too_long() -> None:

@@ -18,6 +18,7 @@ from airunway.status.evidence import (
     job_facts,
 )
 from airunway.status.reasons import CODES, REASONS, code_of_reason
+from airunway.status.remedies import split
 from airunway.status.rootcause import find_root_cause, find_symptoms
 from airunway.status.texts import MessagePattern, first_meaning
 from airunway_testing.evidence import (
@@ -329,6 +330,16 @@ def test_a_report_counts_where_nothing_nearer_tells() -> None:
 def test_what_reports_mean(reason: str, message: str, code: str) -> None:
     cause = find_root_cause(Evidence(reports=(Reported(reason=reason, message=message),)), now=NOW)
     assert (cause.code if cause else "") == code
+
+
+def test_an_edit_that_is_refused_because_a_field_is_immutable_says_how_the_object_is_made_anew() -> None:
+    refused = (
+        "LeaderWorkerSet 'x' was refused: admission webhook \"w\" denied the request: [spec.a: field is immutable]"
+    )
+    cause = find_root_cause(Evidence(reports=(Reported(reason="InvalidSpec", message=refused),)), now=NOW)
+    assert cause is not None
+    assert "undo the edit, or set spec.suspend to true" in cause.message
+    assert split(cause.message, CODES[cause.code], cause.object) == (cause.evidence, cause.remedy)
 
 
 def test_the_field_is_the_one_that_names_the_secret() -> None:

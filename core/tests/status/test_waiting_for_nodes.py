@@ -173,6 +173,10 @@ def test_a_pod_in_place_of_one_that_kueue_evicted_says_why_in_one_line() -> None
     (found,) = find_symptoms(evidence(gated(KUEUE, name="llama-1", queue="team"), events=(told,)), now=NOW)
     gate = f"scheduling gate {KUEUE} (queue team)"
     assert found.message == f"Pod llama-1: may not be scheduled yet: {gate}; Kueue evicted pod llama-9: {why}."
+    after = event("Stopped", "missing workload", name="llama-9", uid="gone", ago=-1)
+    assert find_symptoms(evidence(gated(KUEUE, name="llama-1", queue="team"), events=(after, told)), now=NOW) == (
+        found,
+    )
     foreign = event("Stopped", why, name="other-9", uid="gone")
     assert "evicted" not in find_symptoms(evidence(gated(KUEUE), events=(foreign,)), now=NOW)[0].message
 

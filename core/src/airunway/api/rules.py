@@ -15,7 +15,7 @@ from decimal import Decimal
 from airunway.api.names import DEFAULT_GPU_TYPE, MAX_NAME_LENGTH
 from airunway.api.paths import ALLOWED, reserved_pattern
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
-from airunway.references import IMAGE_PATTERN, MODEL_PATTERN
+from airunway.references import IMAGE_PATTERN, MODEL_PATTERN, NO_MODEL
 from airunway.resource import Resource
 
 MAX_GPUS = 64
@@ -558,7 +558,7 @@ def _model_rules() -> Iterator[ValidationRule]:
         path="spec.model",
         expression="!has(self.id) || self.id == '' || self.source == 'custom' || "
         f"self.id.matches({_quoted(MODEL_PATTERN)})",
-        message="model.id must be owner/name, or an absolute path",
+        message=NO_MODEL,
         field=".id",
     )
     named, by_model = (f"(has(self.{field}) && self.{field} != '')" for field in ("name", "modelName"))

@@ -47,6 +47,7 @@ from airunway.artifacts.jobs import (
     exit_code,
     fills,
     finished,
+    held_job,
     is_due,
     job_of,
     newest_pod,
@@ -362,6 +363,8 @@ class _Work:
             self._say(self.facts.cause.reason, self.facts.cause.message)
         elif (failed := self._last_failure(step)) is not None:
             self._say(failed.reason, f"{failed.message}; the Job tries it again")
+        elif held := held_job(job):
+            self._say("Starting", held)
         elif step is Step.CHECK_SIZE:
             self._say("JobRunning", "the size of the weights is measured")
         elif dig(self.facts.progress, "phase") == "Verifying":

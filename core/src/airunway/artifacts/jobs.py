@@ -28,6 +28,7 @@ from airunway.resource import (
     entries_at,
     filled,
     is_integer,
+    key_of,
     labels_of,
     list_at,
     mapping_at,
@@ -35,7 +36,7 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status.evidence import parse_moment
+from airunway.status.evidence import QUEUE_LABEL, parse_moment
 from airunway.status.reasons import REASONS, Category, category_of
 
 PROGRESS_PORT = 8080
@@ -414,6 +415,21 @@ def end_of(job: Resource) -> Resource | None:
     """The condition with which a Job has ended."""
     ends = (each for each in entries_at(job, "status", "conditions") if each.get("type") in ("Complete", "Failed"))
     return next((each for each in ends if each.get("status") == "True"), None)
+
+
+def held_job(job: Resource) -> str:
+    """What holds a Job of ours that another controller has suspended; empty if none has."""
+    if dig(job, "spec", "suspend") is not True:
+        return ""
+    key, queue = key_of(job), labels_of(job).get(QUEUE_LABEL, "")
+    if not queue:
+        return (
+            f"another controller has suspended Job {key.name}: see kubectl describe job {key.name} -n {key.namespace}"
+        )
+    return (
+        f"Kueue holds Job {key.name} until its LocalQueue {bounded(queue)} has room: see kubectl describe workloads -n "
+        f"{key.namespace}"
+    )
 
 
 def finished(job: Resource) -> str:

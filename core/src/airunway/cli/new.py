@@ -16,6 +16,7 @@ from airunway.cli.cluster import Access, fail
 from airunway.cli.fit import GpuOptions, fitted
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
+from airunway.references import NO_MODEL, is_model
 
 if TYPE_CHECKING:
     from airunway.sizing.estimate import Estimate
@@ -27,7 +28,7 @@ _GATED = ("llama", "gemma")
 
 
 def new(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model id: owner/name.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model id: owner/name, or an absolute path.")],
     *,
     name: Annotated[str, typer.Option(help="Name of the deployment. Default: made from the model's.")] = "",
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: none is written).")] = "",
@@ -62,6 +63,8 @@ def new(
     """
     if nodes is not None and gpu:
         raise typer.BadParameter("use --nodes or --gpu, not both")
+    if not is_model(model):
+        fail(f"{model}: {NO_MODEL}")
     chosen_name = name or _name_of(model)
     if not _NAME.fullmatch(chosen_name):
         fail(f"--name: {chosen_name!r} is no name of a deployment: use letters, digits and '-', at most 63")

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 from airunway.api.modeldeployment import ModelDeployment
@@ -67,6 +67,8 @@ class EngineArguments:
     """Arguments that must not be passed on; `argv` is unusable if there are any."""
     warnings: tuple[Remark, ...] = ()
     """Settings that have no effect with this engine."""
+    doubts: tuple[Remark, ...] = ()
+    """What may keep the engine from starting."""
     options: tuple[Option, ...] = ()
     """The user's options among them, which the program may not know."""
     tensor_parallel: int = 1
@@ -153,7 +155,10 @@ def engine_arguments(
         errors=tuple(errors),
         warnings=tuple(warnings),
         options=(*options, *options_in(words, places)),
-        tensor_parallel=_tensor_parallel(table, argv),
+        doubts=tuple(
+            Remark(path=path, message=text) for path, text in _split_wider(table, argv, given, gpus=gpus * stages)
+        ),
+        tensor_parallel=_size_of(table, table.tensor_parallel, argv),
     )
 
 
@@ -301,11 +306,28 @@ def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
     return [plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
 
 
-def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
-    """The size set by the last flag for it; 1 if there is none or it is not a number."""
-    names, size = _spellings(table, table.tensor_parallel, ""), ""
-    for flag, following in zip(argv, [*argv[1:], ""], strict=False):
-        name, equals, value = flag.partition("=")
+def _split_wider(
+    table: FlagTable, argv: Sequence[str], given: Mapping[str, str], *, gpus: int
+) -> Iterator[tuple[str, str]]:
+    """The field of a flag of the user's that splits a model over more than its `gpus`, and what to write instead."""
+    flags = [flag for flag in (table.tensor_parallel, table.pipeline_parallel) if flag]
+    ways = prod(_size_of(table, flag, argv) for flag in flags)
+    path = next((given[name] for flag in flags for name in _spellings(table, flag, "") if name in given), "")
+    if path and 0 < gpus < ways:
+        yield (
+            path,
+            (
+                f"it splits the model over {ways} GPUs, and there {'is' if gpus == 1 else 'are'} {gpus}: set gpu.count "
+                f"to {ways}, or remove the flag, which follows from gpu.count"
+            ),
+        )
+
+
+def _size_of(table: FlagTable, flag: str, argv: Sequence[str]) -> int:
+    """The size set by the last spelling of a flag; 1 if there is none or it is not a number."""
+    names, size = _spellings(table, flag, ""), ""
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
         if name.startswith("-") and plain(name) in names:
             size = value if equals else following
     return max(1, int(size)) if size.isascii() and size.isdigit() and len(size) < 8 else 1

@@ -34,7 +34,7 @@ from airunway.process.config_policy import NamespaceGrants, not_allowed
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, managed_by, mapping_at, uid_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_by, labels_of, mapping_at, uid_of
 from airunway.status.conditions import Condition
 from airunway.status.events import ConditionEvents
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
@@ -259,7 +259,7 @@ class ArtifactReconciler:
         kept = {key: value for key, value in labels_of(artifact).items() if key in _OWN_LABELS}
         kept |= self._label_of_template(key_of(artifact))
         wanted = propagated(agreed, self._configs.resolve(artifact).config) | kept
-        ours = _labels_applied(artifact)
+        ours = labels_by(artifact, names.MODEL_CACHE_MANAGER)
         if ours == set(wanted) and all(labels_of(artifact).get(key) == value for key, value in wanted.items()):
             return artifact
         metadata = artifact["metadata"]
@@ -341,16 +341,6 @@ def _trouble(applied: Applied) -> Condition | None:
 
 
 _OWN_LABELS = frozenset({names.MANAGED_BY, names.PART, names.MODEL_DEPLOYMENT})
-
-
-def _labels_applied(artifact: Resource) -> set[str]:
-    """Keys of the labels that this part has applied."""
-    fields = (
-        dig(entry, "fieldsV1", "f:metadata", "f:labels", default={})
-        for entry in managed_by(artifact, names.MODEL_CACHE_MANAGER)
-        if not entry.get("subresource")
-    )
-    return {key.removeprefix("f:") for each in fields for key in each if key.startswith("f:")}
 
 
 # ------------------------------------------------------------------------------------------------------------ evidence

@@ -104,6 +104,15 @@ def several_parts(deployment: ModelDeployment) -> Iterator[tuple[bool, Finding]]
         yield not decided, found if not decided else Finding(path=found.path, reason="MayNotStart", message=text)
 
 
+def miswritten(deployment: ModelDeployment) -> Iterator[Finding]:
+    """The warning that a resource has capital letters (``nvidia.com/MIG-1g.12gb``) and would be known without them."""
+    for path, gpu in gpus_of(deployment):
+        name = gpu.resource if gpu is not None else ""
+        if name != name.lower() and gpu_family(name.lower()).vendor:
+            text = f"no node has {name:.100}: the resource names of GPUs have small letters; write {name.lower():.100}"
+            yield Finding(path=f"{path}.type", reason="MayNotStart", message=text)
+
+
 def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
     """Blockers for replicas or workers without GPUs, for a provider `who` ("Dynamo") that needs GPUs."""
     for path, gpu in gpus_of(deployment):

@@ -307,6 +307,7 @@ def launch_by(
         ),
         warnings=(
             *(ignored(remark.path, remark.message) for remark in flags.warnings),
+            *(Finding(path=doubt.path, reason="MayNotStart", message=doubt.message) for doubt in flags.doubts),
             *(
                 Finding(path=remark.path, reason="UnknownArgument", message=remark.message)
                 for remark in unknown.warnings

@@ -22,7 +22,7 @@ from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, digest, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
-from airunway.sdk.findings import blocker, ignored, several_parts
+from airunway.sdk.findings import blocker, ignored, miswritten, several_parts
 from airunway.sdk.launch import Launch, path_of
 from airunway.typed_pods import is_pod_spec
 
@@ -271,6 +271,7 @@ def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -
     """Warnings for fields of a deployment that `model_pod` cannot honour."""
     spec = deployment.spec
     yield from (finding for refuses, finding in several_parts(deployment) if not refuses)
+    yield from miswritten(deployment)
     for key in spec.pod_template.metadata.labels:
         if is_reserved(key, (*RESERVED, *reserved)):
             text = f"the label {key} is reserved for the operators and is not put on the pods"

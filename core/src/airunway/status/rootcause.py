@@ -19,7 +19,7 @@ from airunway.status.containers import ContainerFault, container_finding, fault_
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, Reported
 from airunway.status.reasons import CODES, code_of_reason
 from airunway.status.scheduling import evicted_by_kueue, scheduling_finding
-from airunway.status.texts import CREATION, MOUNT, PROVISIONING, SCHEDULING, first_meaning, line_of
+from airunway.status.texts import CREATION, MOUNT, PROVISIONING, REFUSAL, SCHEDULING, first_meaning, line_of
 
 _CREATION_PATIENCE = timedelta(minutes=20)
 """How long a workload controller's event counts without being repeated: its retries are up to 17 minutes apart."""
@@ -369,9 +369,11 @@ def _reported(report: Reported) -> Symptom:
     if report.reason in ("InsufficientCapacity", "FailedScheduling"):
         match = first_meaning(report.message, SCHEDULING)
         code = match[0].code if match else ""
+    refused = first_meaning(report.message, REFUSAL) if code == "Provider.Rejected" else None
     return Symptom(
         reason=report.reason,
         code=code,
+        remedy=refused[0].remedy if refused else "",
         object=report.object,
         message=text if text.endswith((".", "!", "?", "…")) else f"{text}.",
         since=report.since,

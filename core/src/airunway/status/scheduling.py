@@ -23,6 +23,15 @@ FAILED_SCALE_UP = "FailedScaleUp"
 EVICTED_BY_KUEUE = "Stopped"
 """Reason of the normal event about a pod that Kueue has evicted."""
 
+_AFTER_EVICTION = (
+    "Missing Workload",
+    "No matching Workload",
+    "Not admitted by",
+    "Workload is deleted",
+    "missing workload",
+)
+"""Begin the notes of such events that may follow an eviction and do not say why it was."""
+
 NORMAL_REASONS = SCALING_REASONS | {EVICTED_BY_KUEUE}
 """Reasons of the normal events that explain why a pod has no node. Warnings are read anyway."""
 
@@ -143,11 +152,16 @@ def _without_preemption(text: str) -> str:
 
 
 def evicted_by_kueue(events: Iterable[EventFacts], pods: Iterable[PodFacts]) -> dict[tuple[str, str], EventFacts]:
-    """The newest event about a pod that Kueue evicted, by namespace and name of the workload whose pod is gated now."""
+    """The newest event about a pod that Kueue evicted, by namespace and name of the workload whose pod is gated now.
+
+    One that says why goes before those that only follow from it.
+    """
     gated = {(pod.namespace, pod.owner[1]) for pod in pods if pod.gates and pod.owner[1]}
     stopped = [event for event in events if event.kind == "Pod" and event.reason == EVICTED_BY_KUEUE] if gated else []
     found: dict[tuple[str, str], EventFacts] = {}
-    for event in sorted(stopped, key=lambda event: (str(event.last), event.note)):
+    for event in sorted(
+        stopped, key=lambda each: (not each.note.startswith(_AFTER_EVICTION), str(each.last), each.note)
+    ):
         for namespace, owner in gated:
             if event.namespace == namespace and event.name.startswith(f"{owner}-"):
                 found[namespace, owner] = event

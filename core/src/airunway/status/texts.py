@@ -251,6 +251,19 @@ CREATION: tuple[MessagePattern, ...] = (
 )
 """For the event ``FailedCreate`` of a workload controller."""
 
+REFUSAL: tuple[MessagePattern, ...] = (
+    row(
+        r"field is immutable",
+        "InvalidSpec",
+        "Provider.Rejected",
+        "API server, webhooks of upstreams (recorded: Kueue 0.17, a LeaderWorkerSet in a queue)",
+        remedy="What the message names cannot be changed in an object that exists: undo the edit, or set spec.suspend "
+        "to true, wait until status.message is Suspended, and set it to false: then the object is made anew. The model "
+        "does not serve meanwhile.",
+    ),
+)
+"""For an object that was refused to us."""
+
 PREPARATION: tuple[MessagePattern, ...] = (
     row(
         r'secrets? "[^"]*" not found|couldn\'t find key \S+ in Secret',

@@ -242,7 +242,7 @@ def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> La
         "vllm",
         port=0,
         image=image,
-        gpus=1,
+        gpus=0,  # those of a worker: `argument_blockers`
         release=vllm_of(version, image),
         program=_ENGINE_ALONE if old else _PROGRAM,
         cache=context.cache,
