@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from tests.kaito.conftest import SPEC, Pods
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import autoscale
+from tests.support.deployed_operator import edit
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, SERVICE, STATEFUL_SET, Client, Kind, NotFound
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import autoscale
-from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.fixtures import Kubectl

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from tests.kuberay.conftest import KUBERAY, RAY_SERVICE
+from tests.support.cluster_fixtures import RESOURCE_QUOTA, autoscale, gpu_quota
+from tests.support.deployed_operator import Operator, deployed_operator
+from tests.support.faults import has_cause, is_clear
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of, uid_of
-from airunway_testing.cluster_fixtures import RESOURCE_QUOTA, autoscale, gpu_quota
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.expectations import has_replicas, running_at
-from airunway_testing.faults import has_cause, is_clear
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
 from airunway_testing.simulators import load_simulator

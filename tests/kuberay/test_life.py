@@ -10,12 +10,12 @@ import json
 
 import pytest
 from tests.kuberay.conftest import KUBERAY, NETWORK_POLICY, RAY_CLUSTER, RAY_SERVICE
+from tests.support.deployed_operator import Operator
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, SERVICE_ACCOUNT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import has_replicas, reason_is, running_at, says
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until

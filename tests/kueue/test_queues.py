@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.kueue.conftest import WORKLOAD
+from tests.support.faults import has_cause
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client, Kind
 from airunway.resource import Resource, dig, is_true
 from airunway_testing.expectations import running_at
-from airunway_testing.faults import has_cause
 from airunway_testing.operator import Deploy, gone, pods_of, until
 
 pytestmark = [pytest.mark.kueue, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from tests.llmd.conftest import APART, POOL, Pods
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import autoscale
+from tests.support.deployed_operator import edit
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import autoscale
-from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.fixtures import Kubectl

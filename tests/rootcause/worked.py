@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.support.faults import BACK_OFF, ended, waiting
+
 from airunway.resource import Resource
-from airunway_testing.faults import BACK_OFF, ended, waiting
 
 __all__ = ["FAULTS", "IMAGE", "Fault"]
 

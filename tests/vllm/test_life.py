@@ -6,18 +6,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import autoscale
+from tests.support.deployed_operator import edit
+from tests.support.faultproxy import Fault, FaultProxy
 from tests.vllm.conftest import BASE, Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, SERVICE, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import dig, uid_of
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import autoscale
-from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import has_replicas, running_at
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import (
     Deploy,

@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 import pytest
 from core.tests.gateway.ground import ASKED, Ground, running_part
+from tests.support.faultproxy import FaultProxy, ProxiedRequest
 
 from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client, Conflict, NotFound, load_config
 from airunway.resource import ObjectKey, condition_of, dig
-from airunway_testing.faultproxy import FaultProxy, ProxiedRequest
 
 pytestmark = pytest.mark.apiserver
 

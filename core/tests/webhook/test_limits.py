@@ -16,6 +16,8 @@ from pathlib import Path
 import orjson
 import pytest
 from core.tests.webhook.conftest import Deployment, Register, head, status_of
+from tests.support.reviews import Streams, WebhookClient, connected, exchanged, review_of
+from tests.support.webhook import local_settings, running_webhook
 
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -27,8 +29,6 @@ from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
 from airunway.webhook.server import AdmissionServer, Limits
 from airunway_testing.eventually import PATIENCE, eventually
-from airunway_testing.reviews import Streams, WebhookClient, connected, exchanged, review_of
-from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from tests.support.releases import Release, definition, stored_releases
 
 from airunway.api.names import API_VERSION
 from airunway.cli.inputs import Unchosen, choose_among, ready_configs
@@ -27,7 +28,6 @@ from airunway.runtime.crd_versions import CrdFacts, crd_facts, detect
 from airunway.runtime.translate import parsed, translate
 from airunway_testing.acceptance import in_namespace, installed_alone, refusal, without_owner
 from airunway_testing.conformance.cases import NOW
-from airunway_testing.releases import Release, definition, stored_releases
 
 _UID = "00000000-0000-0000-0000-000000000000"
 
