@@ -169,9 +169,9 @@ class Sized:
 
         A spec without GPUs is not refused: it does not ask for any.
         """
-        from airunway.sizing.estimate import Verdict
+        from airunway.sizing.estimate import FitVerdict
 
-        refusals = (Verdict.NOT, Verdict.IMPOSSIBLE, Verdict.LESS)
+        refusals = (FitVerdict.NOT, FitVerdict.IMPOSSIBLE, FitVerdict.LESS)
         return any(
             found.verdict in refusals and (self.as_model or bool(found.workload.gpus)) and not self._spans(found)
             for _, found in self.roles

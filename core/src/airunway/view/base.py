@@ -15,7 +15,7 @@ SHORT = 253
 """Bytes kept of a name or a word: the longest name that Kubernetes allows."""
 
 
-class View:
+class ViewModel:
     """A dataclass of this package. Its texts are single lines without control characters and credentials."""
 
     def as_resource(self) -> Resource:
@@ -41,7 +41,7 @@ def _camel(name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen(View):
+class Unseen(ViewModel):
     """Something that was not read. It stands where a list or a number would: absence would mean that there is none."""
 
     what: str

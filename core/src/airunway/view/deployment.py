@@ -16,7 +16,7 @@ from airunway.status.evidence import own_words, parse_moment
 from airunway.status.reasons import CODES
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import TEMPLATE_READY, effective_model
-from airunway.view.base import Unseen, View, line, reasons_of, word
+from airunway.view.base import Unseen, ViewModel, line, reasons_of, word
 from airunway.view.pods import PHASES, Health, PodRow, pod_row
 from airunway.view.tree import TreeNode, tree_of
 
@@ -46,7 +46,7 @@ class DeploymentSnapshot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CauseView(View):
+class CauseView(ViewModel):
     """The one fault that explains why the deployment is not ready."""
 
     code: str
@@ -66,7 +66,7 @@ class CauseView(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConditionRow(View):
+class ConditionRow(ViewModel):
     """One condition."""
 
     type: str
@@ -84,7 +84,7 @@ class ConditionRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemplateUse(View):
+class TemplateUse(ViewModel):
     """The model template of a deployment."""
 
     asked: str
@@ -100,7 +100,7 @@ class TemplateUse(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineEntry(View):
+class TimelineEntry(ViewModel):
     """Something that happened."""
 
     time: datetime
@@ -120,7 +120,7 @@ class TimelineEntry(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(View):
+class WaitOutcome(ViewModel):
     """What ``--wait`` waits for."""
 
     done: bool
@@ -130,7 +130,7 @@ class Outcome(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeploymentView(View):
+class DeploymentView(ViewModel):
     """One deployment."""
 
     namespace: str
@@ -248,16 +248,16 @@ def cause_of(deployment: Resource) -> CauseView | None:
     )
 
 
-def outcome_of(deployment: Resource) -> Outcome:
+def outcome_of(deployment: Resource) -> WaitOutcome:
     """Returns whether waiting is over: Ready for the newest spec; or Failed, or Stalled for it.
 
     A provider's refusal is no outcome while the core may still select another provider.
     """
     if not _is_current(deployment) or is_refusal_open(deployment):
-        return Outcome(done=False, ready=False)
+        return WaitOutcome(done=False, ready=False)
     ready = (condition_of(deployment, "Ready") or {}).get("status") == "True"
     stalled = (condition_of(deployment, "Stalled") or {}).get("status") == "True"
-    return Outcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
+    return WaitOutcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
 
 
 def verdict_of(deployment: Resource) -> tuple[str, str, str]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from airunway.resource import Resource
 from airunway.sizing.nodes import NodeGpus, Placement, free_gpus
 from airunway.sizing.values import Unknown, Unreadable
-from airunway.view.base import Unseen, View, line, word
+from airunway.view.base import Unseen, ViewModel, line, word
 
 _MOST_NOTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeRow(View):
+class NodeRow(ViewModel):
     """The GPUs of one resource name on one node."""
 
     node: str
@@ -36,7 +36,7 @@ class NodeRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuGroup(View):
+class GpuGroup(ViewModel):
     """All GPUs of one kind."""
 
     product: str
@@ -54,7 +54,7 @@ class GpuGroup(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodesView(View):
+class NodesView(ViewModel):
     """The nodes with GPUs."""
 
     rows: tuple[NodeRow, ...] | Unseen
