@@ -15,7 +15,7 @@ from tests.support.cluster_fixtures import autoscale
 from tests.support.deployed_operator import edit
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import EVENT, POD, SERVICE, STATEFUL_SET, Client, Kind, NotFound
+from airunway.kube import EVENT, POD, SERVICE, Client, Kind
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway_testing.eventually import PATIENCE
@@ -201,15 +201,3 @@ async def test_suspended_and_back_with_one_replica_it_is_a_workspace(
     assert dig(back, "status", "provider", "resourceKind") == "Workspace"
     service = await client.get(SERVICE, key)
     assert (controller_owner(service) or {}).get("kind") == "Workspace", "KAITO's own has its name again"
-
-
-async def test_deleted_it_leaves_nothing(deploy: Deploy, client: Client) -> None:
-    key = await deploy(scaling={"replicas": 2})
-    await until(client, key, running_at(1))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    await gone(client, MODEL_DEPLOYMENT, key)
-    # Gone means that the pods have let their GPUs go.
-    for kind in (INFERENCE_SET, WORKSPACE, STATEFUL_SET, POD):
-        assert await client.list_all(kind, namespace=key.namespace) == [], kind.kind
-    with pytest.raises(NotFound):
-        await client.get(SERVICE, key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, la
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -203,27 +202,3 @@ async def test_who_changes_each_object_once_fights_over_none(deploy: Deploy, cli
             await asyncio.sleep(0.05)
     found = await until(client, key, running_at(1))
     assert condition_of(found, "DriftFight") is None
-
-
-def gone_is(reason: str) -> Callable[[Resource], bool]:
-    return lambda found: dig(found, "status", "reason") == reason
-
-
-async def test_suspended_it_is_gone_and_comes_back_and_deleted_it_leaves_nothing(
-    deploy: Deploy, client: Client, pods: Pods
-) -> None:
-    key = await deploy(**APART)
-    await until(client, key, running_at(1))
-    assert len(await made(client, key.namespace)) == 10
-    await edit(client, key, {"suspend": True})
-    await until(client, key, gone_is("Suspended"))
-    async with asyncio.timeout(PATIENCE):
-        while await made(client, key.namespace) or await pods(key):
-            await asyncio.sleep(0.1)
-    generation = await edit(client, key, {"suspend": False})
-    await until(client, key, running_at(generation))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    await gone(client, MODEL_DEPLOYMENT, key)
-    async with asyncio.timeout(PATIENCE):
-        while await made(client, key.namespace) or await pods(key):
-            await asyncio.sleep(0.1)

@@ -68,7 +68,7 @@ def samples_in_files(of: str, paths: Sequence[Path]) -> list[Sample]:
     """The samples of manifests that have one deployment each, in a namespace of that name."""
     found = []
     for path in paths:
-        manifest: Resource = yaml.safe_load(path.read_text(encoding="utf-8"))
+        manifest: Resource = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         metadata = {"namespace": "default", **manifest["metadata"], "uid": _UID}
         found.append(Sample(name=metadata["name"], of=of, deployment={**manifest, "metadata": metadata}))
     return found

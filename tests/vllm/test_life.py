@@ -1,4 +1,7 @@
-"""A model's life without an operator: it runs, is scaled, changed, broken into, stopped and deleted."""
+"""A model's life without an operator: it runs, is scaled, changed and broken into.
+
+That every provider's samples are stopped, come back and leave nothing behind: tests/install/test_end_to_end.py.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,6 @@ from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import (
     Deploy,
     deployments,
-    gone,
     install_definitions,
     remove_leftovers,
     running_core,
@@ -142,24 +144,3 @@ async def test_what_is_deleted_while_it_is_being_written_is_made_again(
             while not await client.list_all(SERVICE, namespace=namespace):
                 await asyncio.sleep(0.05)
         await until(client, key, running_at(1))
-
-
-async def test_suspended_it_is_gone_and_comes_back(deploy: Deploy, client: Client, pods: Pods) -> None:
-    key = await deploy()
-    await until(client, key, running_at(1))
-    await edit(client, key, {"suspend": True})
-    await gone(client, DEPLOYMENT, key)
-    suspended = await until(client, key, lambda d: dig(d, "status", "reason") == "Suspended")
-    assert suspended["status"]["phase"] == "Pending"
-    assert await pods(key) == []
-    generation = await edit(client, key, {"suspend": False})
-    await until(client, key, running_at(generation))
-
-
-async def test_deleted_it_leaves_nothing(deploy: Deploy, client: Client, pods: Pods) -> None:
-    key = await deploy()
-    await until(client, key, running_at(1))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    for kind in (MODEL_DEPLOYMENT, DEPLOYMENT, SERVICE):
-        await gone(client, kind, key)
-    assert await pods(key) == []

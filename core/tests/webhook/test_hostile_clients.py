@@ -72,6 +72,7 @@ def most_resident(pid: int) -> float:
     return int(re.findall(r"^VmHWM:\s+(\d+) kB", status, flags=re.MULTILINE)[0]) / 1024
 
 
+@pytest.mark.slow
 @pytest.mark.apiserver
 async def test_h3b_a_process_full_of_unfinished_bodies_and_large_reviews_stays_in_its_budget(
     kubeconfig: Path, namespace: str, client: Client, deployment: Deployment, installed: None, tmp_path: Path
