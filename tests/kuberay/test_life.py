@@ -1,6 +1,6 @@
 """A model's life on KubeRay, with least-privilege accounts: what is peculiar to it.
 
-That every provider's samples are stopped, come back and leave nothing behind: tests/install/test_end_to_end.py.
+What it has in common with other providers: tests/test_lives.py.
 """
 
 from __future__ import annotations

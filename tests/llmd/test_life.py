@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.llmd.conftest import APART, POOL, Pods
 from tests.support.audit import AuditReader
-from tests.support.cluster_fixtures import autoscale
 from tests.support.deployed_operator import edit
 
 from airunway.api import names
@@ -18,7 +17,6 @@ from airunway.kube import CONFIG_MAP, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
-from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -85,33 +83,6 @@ async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_
     await asyncio.sleep(2)
     writes = [r for r in log.read() if r.writes and r.namespace == keys[0].namespace and "airunway" in r.agent]
     assert [f"{r.agent} {r.verb} {r.resource} {r.name}" for r in writes] == []
-
-
-async def test_scaled_from_one_to_three_to_none_and_back(
-    deploy: Deploy, client: Client, pods: Pods, kubectl: Kubectl
-) -> None:
-    key = await deploy()
-    await until(client, key, running_at(1))
-    before = await made(client, key.namespace)
-    for count in (3, 0, 1):
-        kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
-        generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
-        scaled = await until(client, key, running_at(generation), what=f"Running with {count}")
-        assert scaled["status"]["replicas"]["ready"] == count
-        assert len(await pods(key)) == count + 1, "the picker stays"
-    after = await made(client, key.namespace)
-    assert {name: uid_of(obj) for name, obj in after.items()} == {name: uid_of(obj) for name, obj in before.items()}
-
-
-async def test_an_autoscaler_on_the_deployment_holds_against_our_applies(deploy: Deploy, client: Client) -> None:
-    key = await deploy()
-    await until(client, key, running_at(1))
-    await autoscale(client, key, least=2, most=4)
-    await until(client, key, lambda found: dig(found, "status", "replicas", "ready") == 2, what="the autoscaler's two")
-    generation = await edit(client, key, {"engine": {"contextLength": 4096}})
-    held = await until(client, key, running_at(generation))
-    assert held["spec"]["scaling"]["replicas"] == 2
-    assert (await client.get(DEPLOYMENT, key))["spec"]["replicas"] == 2
 
 
 async def test_image_and_arguments_change_in_place_and_leave_the_picker_alone(
