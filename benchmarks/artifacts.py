@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
+from tests.support.audit import AuditReader, Request
 
 from airunway.api import names
 from airunway.artifacts.decision import ArtifactFacts, decide_artifact
@@ -30,7 +31,6 @@ from airunway.configs.resolution import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, Client, Reflector, load_config
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, key_of, labels_of, owner_reference
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions

@@ -20,11 +20,11 @@ from time import monotonic
 from typing import Any
 
 from benchmarks.common import cpu_seconds, heading, rss_mib, say
+from tests.support.audit import AuditReader, Request
 
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
 from airunway.kube import NAMESPACE, Client, load_config
 from airunway.resource import ObjectKey, Resource, dig
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions

@@ -26,6 +26,9 @@ from typing import Any
 
 import aiohttp
 from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
+from tests.support.faults import running
+from tests.support.kubelet import Kubelet, running_kubelet
+from tests.support.served import LABEL, serve, write_status
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, POD, SERVICE_ACCOUNT, Client, load_config
@@ -37,11 +40,8 @@ from airunway.view import deployment_view
 from airunway.view.answers import PATHS, AnswerReader, Task, request_body
 from airunway.view.fleet import fleet_view
 from airunway_testing.controlplane import ControlPlane
-from airunway_testing.faults import running
-from airunway_testing.kubelet import Kubelet, running_kubelet
 from airunway_testing.model_server import ModelServer, Serves, model_server
 from airunway_testing.operator import install_definitions
-from airunway_testing.served import LABEL, serve, write_status
 
 BUDGETS = {
     "fleet_ms": 100.0,

@@ -35,6 +35,8 @@ from typing import Any
 
 import orjson
 from benchmarks.common import bound_write, concurrently, cpu_seconds, heading, passes_of, say
+from tests.support.audit import AuditReader, Request
+from tests.support.operator_process import operator_process
 
 from airunway import __version__
 from airunway.api import names
@@ -44,11 +46,9 @@ from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, digest
 from airunway.revisions.revision import is_in_effect, pending_parts
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import install_definitions, running_simulator
-from airunway_testing.operator_process import operator_process
 from airunway_testing.simulators import load_simulator
 
 RESOLVE_BUDGET_MS = 0.3

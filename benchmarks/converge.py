@@ -34,6 +34,8 @@ from benchmarks import shapes
 from benchmarks.bound import SPECIMEN, bound, specimen_of
 from benchmarks.common import concurrently, cpu_seconds, heading, percentiles, rss_mib, say, scrape
 from benchmarks.shapes import SHAPES, Shape
+from tests.support.audit import AuditReader, Request
+from tests.support.rights import applied, granted
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -42,11 +44,9 @@ from airunway.plugins.registry import load
 from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
 from airunway.rbac.rights import core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, dig
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.rights import applied, granted
 from airunway_testing.simulators import load_simulator, simulators_for
 
 WRITES = ("create", "update", "patch", "delete")

@@ -26,6 +26,7 @@ import orjson
 from benchmarks.common import concurrently, cpu_seconds, heading, percentiles, rss_mib, say, scrape
 from benchmarks.shapes import SHAPES
 from benchmarks.webhook import register
+from tests.support.reviews import review_of, unverified
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -37,7 +38,6 @@ from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.reviews import review_of, unverified
 
 METRICS = "127.0.0.1:18492"
 DEPLOYMENTS = 50

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
+from tests.support.audit import AuditReader, Request
 
 from airunway.api import names
 from airunway.gateway.caches import HTTP_ROUTE
@@ -32,7 +33,6 @@ from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, SERVICE, Client, 
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, claimant_of
 from airunway.routing.intent import Facts, claims_of
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.gatewayapi.controller import running_gateway_controller

@@ -22,7 +22,7 @@ from airunway.sizing.catalogue import nearest, of_entry
 from airunway.sizing.estimate import Layout, estimate
 from airunway.sizing.fit import fit
 from airunway.sizing.nodes import free_gpus, gpu_named
-from airunway.sizing.workload import Workload
+from airunway.sizing.workload import WorkerSettings
 
 BUDGET_MS = 5.0
 """One model against a node of each kind (issue 24)."""
@@ -65,7 +65,7 @@ def main() -> None:
     entry = nearest(MODEL)
     if entry is None:
         raise SystemExit(f"the catalogue has no {MODEL}")
-    model, workload = of_entry(entry, origin="catalogue"), Workload(engine="vllm", context=32768)
+    model, workload = of_entry(entry, origin="catalogue"), WorkerSettings(engine="vllm", context=32768)
     four = free_gpus([node(number) for number in range(4)], [])
     hundred, pods = [node(number) for number in range(100)], [pod(number) for number in range(400)]
     found = {

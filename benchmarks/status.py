@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from benchmarks.common import heading
+from tests.support.status_replay import StatusReplay
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Observed
@@ -26,7 +27,6 @@ from airunway.plugins.host import assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.status.evidence import Evidence, pod_facts
-from airunway_testing.status_replay import StatusReplay
 
 BUDGET_MS = 5.0
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -28,6 +28,8 @@ from typing import Any
 import orjson
 from benchmarks.common import bound_write, concurrently, cpu_seconds, heading, rss_mib, say
 from benchmarks.configs import spread, timed
+from tests.support.audit import AuditReader, Request
+from tests.support.operator_process import operator_process
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT, MODEL_TEMPLATE
@@ -37,11 +39,9 @@ from airunway.resource import Resource, dig, digest
 from airunway.templates.choice import choose, request_of
 from airunway.templates.contribution import contribution_of
 from airunway.templates.expansion import expand
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import install_definitions, running_simulator
-from airunway_testing.operator_process import operator_process
 from airunway_testing.simulators import load_simulator
 
 CHOICE_BUDGET_MS = 0.5

@@ -24,6 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.reviews import WebhookClient, review_of
+
 from airunway import __version__
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
@@ -34,7 +36,6 @@ from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.reviews import WebhookClient, review_of
 
 PROVIDERS = 5
 POLICY = """

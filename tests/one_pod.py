@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.faults import BY_HAND
 
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane.stages import OUTCOME
-from airunway_testing.faults import BY_HAND
 from airunway_testing.operator import Deploy, deployments, playing
 
 IMAGE = "registry.example/team/vllm:1.0"

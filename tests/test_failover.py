@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import LEASE, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
 from airunway_testing.eventually import PATIENCE, eventually
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import Limits, running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.audit import AuditReader
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Kind, NotFound, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, uid_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is
 from airunway_testing.fixtures import Kubectl

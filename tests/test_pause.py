@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.audit import AuditReader
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, uid_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import condition_is, phase_is, running_at
 from airunway_testing.operator import until
 

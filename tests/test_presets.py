@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
+from tests.support.proxied_requests import ProxiedRequest
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, uid_of
 from airunway_testing.expectations import condition_is, running_at
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
-from airunway_testing.proxied_requests import ProxiedRequest
 
 pytestmark = pytest.mark.apiserver
 

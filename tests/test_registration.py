@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
 from airunway_testing.eventually import eventually
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_provider
 
 pytestmark = pytest.mark.apiserver

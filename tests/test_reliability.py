@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.audit import AuditReader
+from tests.support.faultproxy import CHAOS, Fault, FaultProxy
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import ApiError, BadRequest, Client, Invalid, Kind, NotFound, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faultproxy import CHAOS, Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Limits, gone, running_core, running_provider, running_simulator, until
 

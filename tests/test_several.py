@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.audit import AuditReader
+from tests.support.faultproxy import FaultProxy
+from tests.support.operator_process import operator_process
 
 from airunway import __version__, sdk
 from airunway.api import names
@@ -18,10 +21,8 @@ from airunway.plugins.registry import host_of, load
 from airunway.process.effective_settings import published_in
 from airunway.process.manager import Application, Lead
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, running_at
-from airunway_testing.faultproxy import FaultProxy
 from airunway_testing.operator import (
     gone,
     install_definitions,
@@ -30,7 +31,6 @@ from airunway_testing.operator import (
     running_together,
     until,
 )
-from airunway_testing.operator_process import operator_process
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
 

@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.cluster_fixtures import RESOURCE_QUOTA
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, uid_of
-from airunway_testing.cluster_fixtures import RESOURCE_QUOTA
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import plan_says, reason_is, running_at, says
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver

@@ -8,9 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from tests.support.cache_faults import CACHE_FAULTS, CacheFault
 from tools.generated import write
-
-from airunway_testing.cache_faults import CACHE_FAULTS, CacheFault
 
 PAGE = "docs/reference/model-cache-faults.md"
 TEST = "tests/modelcache/test_fault_table.py"

@@ -18,6 +18,7 @@ LONGEST = (
     "tests/install/test_upgrade.py",
     "tests/security/test_rights_in_use.py",
     "tests/test_examples.py",
+    "tests/test_lives.py",
     "tests/e2e/test_end_to_end.py",
     "tests/rootcause/test_every_provider.py",
     "tests/install/test_install.py",

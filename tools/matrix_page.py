@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.matrix import FORMS, Answer, Run, Sample, asked, engine_answers, samples_in_files
+from tests.support.releases import Release, stored_releases
 from tools.fields_page import cell, providers
 from tools.generated import ROOT, write
 
@@ -23,8 +25,6 @@ from airunway.plugins.registry import discover, load
 from airunway.resource import Resource, dig
 from airunway.selection.choice import PREFERENCE
 from airunway_testing.controlplane import running
-from airunway_testing.matrix import FORMS, Answer, Run, Sample, asked, engine_answers, samples_in_files
-from airunway_testing.releases import Release, stored_releases
 from airunway_testing.sandbox.samples import manifests_of
 
 __all__ = ["CRDS", "PAGE", "excerpt", "page"]

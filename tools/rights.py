@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 
 import yaml
+from tests.support.rights import account_of
 from tools.fields_page import providers
 from tools.generated import write
 
@@ -37,7 +38,6 @@ from airunway.resource import Resource, copy_of
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_guard, catalogue_rules
 from airunway_kaito.manifest import MANIFEST
-from airunway_testing.rights import account_of
 
 _NAMESPACE = "airunway-system"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from catalogue.tests.world import MISSING, PRESENT, World, cause_of, template_of
+from tests.support.memory import memory_of
 
 from airunway.configs.resolution import resolve
 from airunway.resource import Resource
@@ -17,7 +18,6 @@ from airunway_catalogue.gpu_models import GpuModels
 from airunway_catalogue.hardware import HardwareFit, demand_of, find_hardware
 from airunway_catalogue.nodes import inventory_of
 from airunway_catalogue.template_state import CHILDREN
-from airunway_testing.memory import memory_of
 
 IMAGE = {"discovery": {"image": "registry.example/vllm:1"}}
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from catalogue.tests.conftest import Ground, running_worker
+from tests.support.audit import AuditReader
+from tests.support.rights import applied, granted, requests_until_used, unused
 
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
 from airunway.kube import ApiError, Client, load_config
@@ -16,11 +18,9 @@ from airunway.resource import ObjectKey, key_of
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.pull_secrets import SECRET
 from airunway_catalogue.rights import catalogue_guard, catalogue_rules, source_rights
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import eventually
 from airunway_testing.registry.server import Image, container_registry
-from airunway_testing.rights import applied, granted, requests_until_used, unused
 
 pytestmark = pytest.mark.apiserver
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 from downloader.tests.conftest import FILES, Claim, content, tree_digest
+from tests.support.s3 import ObjectStore, object_store
 
 from airunway_downloader.s3 import Keys, signed
-from airunway_testing.modelhub.s3 import ObjectStore, object_store
 from airunway_testing.modelhub.serving import CutBody, HttpError, Slow, Stall, WrongByte
 
 URI = "s3://models/llama"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.support.toy_variants import toy_host
 from typer.testing import CliRunner
 
 from airunway.cli.main import app
@@ -15,7 +16,6 @@ from airunway_testing.conformance.checks import _of_the_engines, _of_the_version
 from airunway_testing.conformance.fingerprint import fingerprint
 from airunway_testing.simulators import Simulator
 from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
-from airunway_testing.toy.variants import toy_host
 
 TOY, *OTHERS = MANIFEST.upstream
 

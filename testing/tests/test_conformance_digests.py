@@ -76,7 +76,7 @@ def host(
     return host_of("acme", provider)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def record() -> Record:
     deployments = fixed_set(host("one"))
     return Record(deployments=deployments, digests=digests(host("one"), Record(deployments=deployments)))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.toy_variants import toy_host, usual
 
 from airunway.api.base import ParseError
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Reading, Resource, Translation, digest
@@ -16,7 +17,6 @@ from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
 from airunway_testing.conformance.hostile import HOSTILE, PLACES, hostile_faults
 from airunway_testing.conformance.readings import declared, decoded, readings_at
 from airunway_testing.toy.provider import MANIFEST, provider
-from airunway_testing.toy.variants import toy_host, usual
 
 
 def settled(deployment: ModelDeployment, context: Context[Any], **fields: Any) -> Translation:

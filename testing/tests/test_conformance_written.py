@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.support.toy_variants import toy_host, usual
+
 from airunway.plugins.host import ProviderHost
 from airunway.sdk import Context, ModelDeployment, SelectionRule, Translation, overrides
 from airunway_testing.conformance.cases import bases
@@ -15,7 +17,6 @@ from airunway_testing.conformance.written import (
     wrong_rules,
 )
 from airunway_testing.toy.provider import Settings
-from airunway_testing.toy.variants import toy_host, usual
 
 
 def writing(**spec: Any) -> ProviderHost:

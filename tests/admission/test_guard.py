@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 import pytest
+from tests.support.rights import applied, granted
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
@@ -17,7 +18,6 @@ from airunway.rbac.rights import Rights, core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, owner_reference
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.rights import applied, granted
 
 pytestmark = pytest.mark.apiserver
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.audit import AuditReader
+from tests.support.rights import granted, unused
 
 from airunway.api import names
 from airunway.kinds import (
@@ -28,13 +30,11 @@ from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.cert_rotator import SECRET, material_of
 from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
-from airunway_testing.rights import granted, unused
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

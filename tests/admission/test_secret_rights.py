@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.support.rights import account_of, applied
 
 from airunway.kube import Client, Forbidden, load_config
 from airunway.rbac.rights import Rights, roles, webhook_rights
@@ -16,7 +17,6 @@ from airunway.webhook.cert_rotator import SECRET, CertificateSecret, material_of
 from airunway.webhook.certificates import Material, new_authority
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.rights import account_of, applied
 
 pytestmark = pytest.mark.apiserver
 

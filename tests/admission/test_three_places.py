@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.definitions import with_types_only
+from tests.support.reviews import WebhookClient
+from tests.support.webhook import local_settings, running_webhook
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
@@ -37,9 +39,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, i
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import install_definitions, running_core, running_provider, until
-from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
-from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
+from tests.support.clocks import TimeOfDay
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
@@ -31,7 +32,6 @@ from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.crd_versions import schema_hash
 from airunway_testing import operator
-from airunway_testing.clocks import TimeOfDay
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import event_about, install_definitions, remove_definition
 

@@ -9,16 +9,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.clocks import TimeOfDay
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, is_deleting, uid_of
-from airunway_testing.clocks import TimeOfDay
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import phase_is
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import remove_definition, running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver

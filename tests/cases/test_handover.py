@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -13,7 +14,6 @@ from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, uid_of
 from airunway_testing.expectations import phase_is, reason_is, running_at
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import Limits, running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver

@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.clocks import TimeOfDay
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -17,9 +19,7 @@ from airunway.kube import Client, Kind, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.application import ProviderApplication
-from airunway_testing.clocks import TimeOfDay
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client, Invalid, Kind, NotFound, Reflector
@@ -16,7 +17,6 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.application import ProviderSettings
 from airunway.runtime.crd_versions import schema_hash
 from airunway_testing.expectations import phase_is, reason_is, running_at
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import (
     install_definitions,
     remove_definition,

@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 from tests.catalogue.conftest import Ground, reasons, running_catalogue
+from tests.support.faultproxy import Fault, FaultProxy, ProxiedRequest
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, MODEL_TEMPLATE, RUNTIME_CONFIG
@@ -25,7 +26,6 @@ from airunway_catalogue.discovery import job_name, request_of, spec_hash
 from airunway_catalogue.pull_secrets import SECRET
 from airunway_testing.background import in_background
 from airunway_testing.eventually import eventually
-from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.registry import model_image
 from airunway_testing.registry.model_image import MODEL_SERVER
 from airunway_testing.registry.server import Image, LocalRegistry, container_registry

@@ -20,6 +20,7 @@ from tests.install.thief.attempt import (
     REQUIRED,
     TAINTS,
 )
+from tests.support.rights import applied, granted
 
 from airunway.api import names
 from airunway.artifacts.jobs import CA_PATH, CA_VOLUME
@@ -33,7 +34,6 @@ from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_guard, catalogue_rules
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL, Image, templates_of
 from airunway_testing.controlplane import Cluster
-from airunway_testing.rights import applied, granted
 
 pytestmark = pytest.mark.apiserver
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from tests.catalogue.conftest import MODEL, Ground, running_catalogue
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import with_nodes
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT, MODEL_TEMPLATE, RUNTIME_CONFIG
 from airunway.kube import NODE, POD, Client
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import with_nodes
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.expectations import phase_is
 from airunway_testing.operator import deployments, gone, playing, pods_of, until

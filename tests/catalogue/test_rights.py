@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.catalogue.conftest import Ground, running_catalogue
+from tests.support.audit import AuditReader
+from tests.support.rights import applied, granted, requests_until_used, unused
 
 from airunway.kube import JOB, Client, load_config
 from airunway.resource import dig
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_guard, catalogue_rules, template_rights
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.registry.model_image import MODEL_SERVER
-from airunway_testing.rights import applied, granted, requests_until_used, unused
 from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.catalogue.conftest import MODEL, Ground, reasons, running_catalogue
+from tests.support.audit import AuditReader, Request
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
@@ -14,7 +15,6 @@ from airunway.kube import EVENT, NODE, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_catalogue import application
 from airunway_catalogue.application import CatalogueApplication
-from airunway_testing.audit import AuditReader, Request
 
 pytestmark = pytest.mark.apiserver
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.deployed_operator import Operator, deployed_operator
 
 from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.names import PART, TOY, TOY_BOX
 

@@ -6,17 +6,17 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import toy_host
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.process import base_controller
 from airunway.resource import Resource, dig, labels_of
 from airunway.sdk import Compatibility, Context, ModelDeployment
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import until
 from airunway_testing.toy.names import TOY
-from airunway_testing.toy.variants import toy_host
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.deployed_operator import deployed_operator
 
 from airunway.kube import DEPLOYMENT, POD, Client
 from airunway.plugins.registry import load
 from airunway.resource import is_deleting, key_of, uid_of
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import deployed_operator
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import gone, until
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import toy_host
 
 from airunway.api import names
 from airunway.kube import Client
 from airunway.resource import dig, labels_of, uid_of
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import reason_is, running_at
 from airunway_testing.operator import until
 from airunway_testing.toy.names import TOY
-from airunway_testing.toy.variants import toy_host
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

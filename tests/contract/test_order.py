@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import shape_of, toy_host, usual
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, dig, is_deleting
 from airunway.sdk import Context, ModelDeployment, Translation
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import condition_is, reason_is, running_at
 from airunway_testing.operator import gone, until
 from airunway_testing.simulators.scenarios import ANNOTATION
 from airunway_testing.toy.names import TOY
 from airunway_testing.toy.provider import TRANSFORMERS
-from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

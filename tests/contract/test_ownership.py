@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import shape_of, toy_host, usual
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, labels_of, owner_reference, uid_of
 from airunway.sdk import Context, ModelDeployment, Translation
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.operator import gone, until
 from airunway_testing.toy.names import TOY
-from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

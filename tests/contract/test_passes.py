@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 import pytest
 from tests.contract import test_versions
 from tests.contract.test_versions import WAITS, ready, registry, toys, warns
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import toy_host
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import ObjectKey, dig, labels_of, uid_of
 from airunway.runtime.reconcile import ProviderReconciler
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is, running_at
 from airunway_testing.operator import gone, install_definitions, until
 from airunway_testing.toy.names import TOY, TOY_OLD
 from airunway_testing.toy.provider import provider
-from airunway_testing.toy.variants import toy_host
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -6,17 +6,17 @@ from time import thread_time
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import shape_of, toy_host, usual
 
 from airunway.kube import DEPLOYMENT, Client
 from airunway.plugins.host import SLOW_HOOK
 from airunway.resource import dig, uid_of
 from airunway.sdk import Compatibility, Context, ModelDeployment, Observation, Observed, Translation, workloads
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import until
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY
-from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

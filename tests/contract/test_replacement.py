@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import shape_of, toy_host, usual
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, SERVICE, Client, Kind
@@ -20,13 +22,11 @@ from airunway.sdk import (
     UpstreamKind,
     workloads,
 )
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.operator import gone, until
 from airunway_testing.simulators.scenarios import ANNOTATION
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY, TOY_BOX
-from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import shape_of, toy_host, usual
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Kind
@@ -13,11 +15,9 @@ from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.sdk import Context, ModelDeployment, SettingsError, Translation, workloads
 from airunway.selection.facts import provider_facts
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import plan_says, running_at
 from airunway_testing.operator import until
 from airunway_testing.toy import provider
-from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

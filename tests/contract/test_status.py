@@ -7,20 +7,20 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.faults import running, waiting
+from tests.support.toy_variants import toy_host
 
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.sdk import Component, Context, ModelDeployment, Observation, Observed
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
-from airunway_testing.faults import running, waiting
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
 from airunway_testing.simulators.scenarios import ANNOTATION
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import PART, TOY, TOY_LABEL
 from airunway_testing.toy.provider import MOST_REPLICAS
-from airunway_testing.toy.variants import toy_host
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.deployed_operator import Operator
+from tests.support.toy_variants import shape_of, toy_host, usual
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -14,14 +16,12 @@ from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of, uid_of
 from airunway.runtime.crd_versions import schema_hash
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Transformer, Translation, UpstreamKind
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import phase_is, running_at
 from airunway_testing.operator import gone, install_definitions, remove_definition, until
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import GROUP, PART, TOY, TOY_BOX, TOY_LABEL, TOY_OLD
 from airunway_testing.toy.provider import TRANSFORMERS
-from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

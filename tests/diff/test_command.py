@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.diff.conftest import Run
+from tests.support.rights import account_of, applied
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import Client
@@ -20,7 +21,6 @@ from airunway_testing.conformance.cases import merged_spec
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import deployments, playing, until
-from airunway_testing.rights import account_of, applied
 from airunway_testing.toy.names import TOY
 
 pytestmark = pytest.mark.apiserver

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.matrix import Run, engine_answers
 from tools.fields_page import providers
 from tools.generated import ROOT, stale
 from tools.matrix_page import PAGE, excerpt, page
@@ -12,7 +13,6 @@ from tools.matrix_page import PAGE, excerpt, page
 from airunway.kube import Client
 from airunway.plugins.registry import load
 from airunway.selection.choice import PREFERENCE
-from airunway_testing.matrix import Run, engine_answers
 
 
 @pytest.mark.apiserver

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from tests.console import ran_now
+from tests.support.rights import account_of
 
 from airunway import __version__
 from airunway.api import names
@@ -75,7 +76,6 @@ from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Administrator
 from airunway_testing.gatewayapi.kinds import definitions, istio_definitions
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
-from airunway_testing.rights import account_of
 from airunway_testing.simulators import load_simulator
 
 MANAGER = "tests-doctor"

@@ -15,6 +15,9 @@ import pytest
 import yaml
 from tests.console import ran_now
 from tests.doctor.conftest import processor_time
+from tests.support.audit import AuditReader
+from tests.support.clocks import TimeOfDay
+from tests.support.webhook import local_settings, running_webhook
 
 from airunway.doctor import CHECKS, run_checks
 from airunway.doctor.gather import gather
@@ -29,12 +32,9 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, format_tim
 from airunway.selection.facts import AVAILABLE, STALE_AFTER
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
-from airunway_testing.audit import AuditReader
-from airunway_testing.clocks import TimeOfDay
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import running_core, running_provider
-from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

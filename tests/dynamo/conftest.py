@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.deployed_operator import Operator, deployed_operator
 
 from airunway.kube import POD, Client, Kind, is_served
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, labels_of
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import (
     Deploy,

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 from tests.dynamo.conftest import BETA, CLIQUE, pods_of
+from tests.support.deployed_operator import edit
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client
 from airunway.resource import Resource, dig, uid_of
 from airunway_testing.controlplane.stages import OUTCOME
-from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, gone, until

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.dynamo.conftest import BETA
+from tests.support.deployed_operator import Operator
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import dig
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, gone, until
 

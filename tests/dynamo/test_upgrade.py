@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.dynamo.conftest import ALPHA, pods_of
+from tests.support.cluster_fixtures import with_gpus
+from tests.support.deployed_operator import Operator, deployed_operator
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, copy_of, dig, key_of, uid_of
-from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import (

@@ -16,7 +16,7 @@ from airunway.selection.facts import provider_facts, request_of
 from airunway.sizing.checkpoint import unknown_checkpoint
 from airunway.sizing.fit import fit
 from airunway.sizing.nodes import free_gpus
-from airunway.sizing.workload import Workload
+from airunway.sizing.workload import WorkerSettings
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_fit_counts_slices_and_never_puts_two_together(resource: str) -> None:
     rows = free_gpus([node], [])
     assert [(row.resource, row.free) for row in rows] == [(resource, 7)]
     checkpoint = unknown_checkpoint("o/m", why="not asked")
-    two = fit(checkpoint, Workload(engine="vllm", gpus=2, resource=resource), rows)
+    two = fit(checkpoint, WorkerSettings(engine="vllm", gpus=2, resource=resource), rows)
     assert [row.why for row in two.nodes if "cannot run one model together: set gpu.count to 1" in row.why]
     assert two.pipeline is None
-    assert fit(checkpoint, Workload(engine="vllm", gpus=1, resource=resource), rows).nodes[0].why == ""
+    assert fit(checkpoint, WorkerSettings(engine="vllm", gpus=1, resource=resource), rows).nodes[0].why == ""
 
 
 def test_another_number_of_nodes_is_a_change_and_another_count_of_replicas_is_none() -> None:

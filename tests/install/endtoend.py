@@ -13,8 +13,8 @@ from tests.install.helm import NAMESPACE, Helm
 from tests.install.images import Images
 from tests.install.installation import account, component, installation, simulated
 from tests.install.node import Node, Start
+from tests.support.audit import AuditReader, Request
 
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane.ports import reserved_ports
 
 __all__ = ["live_through"]

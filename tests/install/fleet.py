@@ -15,9 +15,9 @@ from tests.install.helm import NAMESPACE, Helm
 from tests.install.installation import Installation, account, installation, simulated
 from tests.install.kept import Release
 from tests.install.node import Node, either
+from tests.support.audit import AuditReader
 
 from airunway.resource import dig
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane.nodes import cpu_node, gpu_node
 from airunway_testing.controlplane.ports import reserved_ports
 

@@ -15,8 +15,8 @@ from tests.install.helm import CHARTS, Helm
 from tests.install.images import Images
 from tests.install.installation import CHARTS_OF, RESTRICTED, Installation, account, simulated
 from tests.install.node import Node, Start
+from tests.support.audit import AuditReader
 
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.kubetools import kubectl_path

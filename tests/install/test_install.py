@@ -15,11 +15,11 @@ import yaml
 from tests.install.helm import NAMESPACE, Helm, Major
 from tests.install.installation import CHARTS_OF, Installation, account, component, installation, simulated
 from tests.install.node import Node, processes
+from tests.support.audit import AuditReader, Request
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, load_config
 from airunway.resource import ObjectKey
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane.ports import reserved_ports
 
 pytestmark = [pytest.mark.chart, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]

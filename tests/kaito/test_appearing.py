@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.audit import AuditReader
+from tests.support.rights import granted
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, key_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import has_replicas, reason_is, running_at
 from airunway_testing.operator import (
@@ -26,7 +27,6 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
-from airunway_testing.rights import granted
 from airunway_testing.simulators import load_simulator
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

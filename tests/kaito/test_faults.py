@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.kaito.conftest import Pods
+from tests.support.cluster_fixtures import gpu_quota
+from tests.support.faults import has_cause, is_clear
 
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig
-from airunway_testing.cluster_fixtures import gpu_quota
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import has_replicas, running_at
-from airunway_testing.faults import has_cause, is_clear
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 from tests.kaito.conftest import SPEC, Pods
+from tests.support.deployed_operator import edit
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import EVENT, POD, SERVICE, STATEFUL_SET, Client, Kind, NotFound
+from airunway.kube import EVENT, POD, SERVICE, Client, Kind
 from airunway.plugins.registry import load
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import autoscale
-from airunway_testing.deployed_operator import edit
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, labels_of
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.fixtures import Kubectl
@@ -110,22 +108,6 @@ async def test_one_replica_becomes_three_none_and_one_again(
     assert "with another number no model is served until" in str(dig(first, "status", "warnings"))
 
 
-async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_log: Path) -> None:
-    key = await deploy(scaling={"replicas": 2})
-    await until(client, key, running_at(1))
-    await asyncio.sleep(2)
-    log = AuditReader(audit_log)
-    touch = {"metadata": {"labels": {"look": "again"}}}
-    looked_at = {"metadata": {"annotations": {"airunway.ai/look": "again"}}}
-    await client.merge_patch(MODEL_DEPLOYMENT, key, looked_at, manager="tests")
-    await client.merge_patch(INFERENCE_SET, key, touch, manager="tests")
-    for workspace in await client.list_all(WORKSPACE, namespace=key.namespace):
-        await client.merge_patch(WORKSPACE, key_of(workspace), touch, manager="tests")
-    await asyncio.sleep(2)
-    ours = [r for r in log.read() if r.writes and r.namespace == key.namespace and r.agent]
-    assert ours == [], "passes that find nothing to do write nothing"
-
-
 async def test_kaito_writes_nothing_back_into_what_the_provider_wrote(deploy: Deploy, client: Client) -> None:
     """KAITO 0.12 added ``resources: {}`` to a container without any, and both wrote every 30 seconds for ever."""
     cpu = {"engine": {"type": "llamacpp", "args": {"ggufUrl": "https://example.com/m.gguf"}}, "resources": None}
@@ -139,17 +121,6 @@ async def test_kaito_writes_nothing_back_into_what_the_provider_wrote(deploy: De
     for kind in (WORKSPACE, INFERENCE_SET):
         ours = await client.list_all(kind, namespace=keys[0].namespace)
         assert {obj["metadata"]["generation"] for obj in ours} <= {1}
-
-
-async def test_what_an_autoscaler_decides_holds(deploy: Deploy, client: Client) -> None:
-    """Slow: that controller learns new kinds every 30 seconds and looks every 15."""
-    key = await deploy(scaling={"replicas": 2})
-    await until(client, key, running_at(1))
-    uid = (await client.get(INFERENCE_SET, key))["metadata"]["uid"]
-    await autoscale(client, key, least=3, most=4)
-    await until(client, key, has_replicas(3, 3), what="the autoscaler's three replicas")
-    live = await client.get(INFERENCE_SET, key)
-    assert (live["spec"]["replicas"], live["metadata"]["uid"]) == (3, uid)
 
 
 @pytest.mark.parametrize(
@@ -201,15 +172,3 @@ async def test_suspended_and_back_with_one_replica_it_is_a_workspace(
     assert dig(back, "status", "provider", "resourceKind") == "Workspace"
     service = await client.get(SERVICE, key)
     assert (controller_owner(service) or {}).get("kind") == "Workspace", "KAITO's own has its name again"
-
-
-async def test_deleted_it_leaves_nothing(deploy: Deploy, client: Client) -> None:
-    key = await deploy(scaling={"replicas": 2})
-    await until(client, key, running_at(1))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    await gone(client, MODEL_DEPLOYMENT, key)
-    # Gone means that the pods have let their GPUs go.
-    for kind in (INFERENCE_SET, WORKSPACE, STATEFUL_SET, POD):
-        assert await client.list_all(kind, namespace=key.namespace) == [], kind.kind
-    with pytest.raises(NotFound):
-        await client.get(SERVICE, key)

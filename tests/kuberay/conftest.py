@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.deployed_operator import Operator, deployed_operator
 
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.simulators import load_simulator
 
 RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices")

@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.support.status_replay import StatusReplay
+
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, format_time, parse_time
 from airunway.status.evidence import Evidence, event_facts, pod_facts
-from airunway_testing.status_replay import StatusReplay
 
 __all__ = ["SPECS", "read", "statuses"]
 

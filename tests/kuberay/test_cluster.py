@@ -1,4 +1,4 @@
-"""Models on KubeRay where pods are real objects: autoscaler, scheduler and quota are Kubernetes' own."""
+"""Models on KubeRay where pods are real objects: scheduler and quota are Kubernetes' own."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.kuberay.conftest import KUBERAY, RAY_SERVICE
+from tests.kuberay.conftest import KUBERAY
+from tests.support.cluster_fixtures import RESOURCE_QUOTA, gpu_quota
+from tests.support.deployed_operator import Operator, deployed_operator
+from tests.support.faults import has_cause, is_clear
 
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import POD, Client
+from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of, uid_of
-from airunway_testing.cluster_fixtures import RESOURCE_QUOTA, autoscale, gpu_quota
+from airunway.resource import condition_of
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.expectations import has_replicas, running_at
-from airunway_testing.faults import has_cause, is_clear
-from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
 from airunway_testing.simulators import load_simulator
 
@@ -31,48 +29,6 @@ async def operator(cluster: Cluster, client: Client, namespace: str, audit_log: 
         cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions, level="cluster"
     ) as found:
         yield found
-
-
-async def workers(client: Client, key: ObjectKey) -> Resource:
-    """The one group of workers of the RayService."""
-    service = await client.get(RAY_SERVICE, key)
-    (group,) = dig(service, "spec", "rayClusterConfig", "workerGroupSpecs")
-    found: Resource = group
-    return found
-
-
-async def test_what_an_autoscaler_decides_holds(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
-    """Also against an edit that makes us apply everything anew."""
-    await operator.provider(kuberay)
-    key = await operator.deploy(**KUBERAY)
-    await until(client, key, running_at(1))
-    uid = uid_of(await client.get(RAY_SERVICE, key))
-    await autoscale(client, key, least=3, most=4)
-    await until(client, key, has_replicas(3, 3), what="the autoscaler's three replicas")
-    generation = await operator.edit(key, engine={"contextLength": 4096})
-    held = await until(client, key, running_at(generation))
-    assert held["spec"]["scaling"]["replicas"] == 3
-    assert has_replicas(3, 3)(held)
-    assert (await workers(client, key))["replicas"] == 3
-    assert uid_of(await client.get(RAY_SERVICE, key)) == uid, "scaled in place"
-    assert await operator.at_rest(RAY_SERVICE, MODEL_DEPLOYMENT) == []
-
-
-async def test_what_kubectl_scale_says_holds(
-    operator: Operator, client: Client, kuberay: ProviderHost, kubectl: Kubectl
-) -> None:
-    await operator.provider(kuberay)
-    key = await operator.deploy(**KUBERAY)
-    await until(client, key, running_at(1))
-    for count in (3, 0, 1):
-        kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
-        generation = await operator.edit(key, engine={"contextLength": 4096 + count})
-        await until(client, key, running_at(generation), what=f"Running with {count}")
-        held = await until(client, key, has_replicas(count, count), what=f"{count} replicas")
-        assert held["spec"]["scaling"]["replicas"] == count
-    scale = await client.get(MODEL_DEPLOYMENT, key, subresource="scale")
-    selected = await client.list_all(POD, namespace=key.namespace, label_selector=scale["status"]["selector"])
-    assert {labels_of(pod)["ray.io/node-type"] for pod in selected} == {"worker"}, "what is scaled, and no head"
 
 
 async def test_a_quota_that_forbids_a_worker_is_the_root_cause(

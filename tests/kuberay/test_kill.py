@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.kuberay.conftest import RAY_SERVICE
+from tests.support.faultproxy import Fault, FaultProxy, ProxiedRequest
+from tests.support.operator_process import provider_process
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, NotFound
@@ -15,9 +17,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
-from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.operator import install_definitions, remove_leftovers, running_core, running_simulator
-from airunway_testing.operator_process import provider_process
 from airunway_testing.simulators import load_simulator
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]

@@ -1,7 +1,6 @@
-"""A model's life on KubeRay: edits, scaling, mode, drift, suspension, deletion, with least-privilege accounts.
+"""A model's life on KubeRay, with least-privilege accounts: what is peculiar to it.
 
-The tests at the end look at what the API server was asked, over everything before: nobody is refused, and what is
-granted is used.
+What it has in common with other providers: tests/test_lives.py.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ import json
 
 import pytest
 from tests.kuberay.conftest import KUBERAY, NETWORK_POLICY, RAY_CLUSTER, RAY_SERVICE
+from tests.support.deployed_operator import Operator
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, SERVICE_ACCOUNT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import has_replicas, reason_is, running_at, says
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
@@ -169,26 +168,6 @@ async def test_drift_is_set_right(operator: Operator, client: Client, kuberay: P
     made = await operator.exists(RAY_SERVICE, key, lambda found: uid_of(found) != uid_of(before), what="a new one")
     assert made["spec"] == before["spec"]
     await until(client, key, running_at(1))
-
-
-async def test_suspended_it_is_gone_and_comes_back(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
-    await operator.provider(kuberay)
-    key = await operator.deploy(**KUBERAY)
-    await until(client, key, running_at(1))
-    await operator.edit(key, suspend=True)
-    await gone(client, RAY_SERVICE, key)
-    suspended = await until(client, key, lambda found: dig(found, "status", "reason") == "Suspended")
-    assert suspended["status"]["phase"] == "Pending"
-    await until(client, key, running_at(await operator.edit(key, suspend=False)))
-
-
-async def test_deleted_it_leaves_nothing(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
-    await operator.provider(kuberay)
-    key = await operator.deploy(**KUBERAY)
-    await until(client, key, running_at(1))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    for kind in (MODEL_DEPLOYMENT, RAY_SERVICE):
-        await gone(client, kind, key)
 
 
 async def test_given_up_by_kuberay_it_is_made_anew_by_the_next_change(

@@ -24,15 +24,15 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.kuberay.conftest import KUBERAY
+from tests.support.deployed_operator import Operator
+from tests.support.faults import has_cause
 
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway_kuberay_simulator import SimulatedKubeRay
 from airunway_kuberay_simulator.scenarios import Pretended
-from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import has_replicas, running_at
-from airunway_testing.faults import has_cause
 from airunway_testing.operator import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]

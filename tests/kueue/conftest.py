@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 from tests.modelcache.conftest import running_part
+from tests.support.rights import applied, granted
 
 from airunway.api import names
 from airunway.controller.application import CoreSettings
@@ -48,7 +49,6 @@ from airunway_testing.operator import (
     running_provider,
     running_simulator,
 )
-from airunway_testing.rights import applied, granted
 from airunway_testing.simulators import load_simulator
 
 BINARY, MANIFESTS = "AIRUNWAY_KUEUE_BINARY", "AIRUNWAY_KUEUE_MANIFESTS"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.kueue.conftest import CLUSTER_QUEUE, WORKLOAD, Queue, made
+from tests.support.faults import has_cause
 
 from airunway.api.names import MODEL_CACHE_LABEL
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
@@ -11,7 +12,6 @@ from airunway.kube import DEPLOYMENT, JOB, NAMESPACE, POD, Client, Kind
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import running_at, says
-from airunway_testing.faults import has_cause
 from airunway_testing.operator import Deploy, gone, pods_of, until
 
 pytestmark = [pytest.mark.kueue, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from tests.support.rights import granted
 
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
@@ -26,7 +27,6 @@ from airunway_testing.operator import (
     running_provider,
     running_simulator,
 )
-from airunway_testing.rights import granted
 from airunway_testing.simulators import load_simulator
 
 POOL = Kind("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools")

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.support.status_replay import StatusReplay
+
 from airunway.plugins.contract import Observed
 from airunway.resource import Resource, dig, format_time
 from airunway.status.evidence import Evidence, event_facts, pod_facts
-from airunway_testing.status_replay import StatusReplay
 
 __all__ = ["Story", "read", "statuses"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.llmd.conftest import APART, POOL, installed
+from tests.support.rights import granted
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, POD, Client
@@ -24,7 +25,6 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
-from airunway_testing.rights import granted
 from airunway_testing.simulators import load_simulator
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

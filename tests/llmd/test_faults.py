@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.llmd.conftest import APART, POOL, Pods
+from tests.support.faults import is_clear
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
@@ -14,7 +15,6 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, running_at
-from airunway_testing.faults import is_clear
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

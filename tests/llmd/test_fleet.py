@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.llmd.conftest import POOL, definitions
+from tests.support.cluster_fixtures import with_gpus
+from tests.support.deployed_operator import deployed_operator
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway.plugins.host import ProviderHost
-from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import deployed_operator
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 

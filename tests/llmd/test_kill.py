@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from tests.llmd.conftest import APART, installed
 from tests.llmd.test_life import made
+from tests.support.audit import AuditReader
+from tests.support.faultproxy import Fault, FaultProxy
+from tests.support.operator_process import provider_process
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
-from airunway_testing.operator_process import provider_process
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

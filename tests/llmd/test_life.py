@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.llmd.conftest import APART, POOL, Pods
+from tests.support.audit import AuditReader
+from tests.support.deployed_operator import edit
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import autoscale
-from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
-from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -86,33 +83,6 @@ async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_
     await asyncio.sleep(2)
     writes = [r for r in log.read() if r.writes and r.namespace == keys[0].namespace and "airunway" in r.agent]
     assert [f"{r.agent} {r.verb} {r.resource} {r.name}" for r in writes] == []
-
-
-async def test_scaled_from_one_to_three_to_none_and_back(
-    deploy: Deploy, client: Client, pods: Pods, kubectl: Kubectl
-) -> None:
-    key = await deploy()
-    await until(client, key, running_at(1))
-    before = await made(client, key.namespace)
-    for count in (3, 0, 1):
-        kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
-        generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
-        scaled = await until(client, key, running_at(generation), what=f"Running with {count}")
-        assert scaled["status"]["replicas"]["ready"] == count
-        assert len(await pods(key)) == count + 1, "the picker stays"
-    after = await made(client, key.namespace)
-    assert {name: uid_of(obj) for name, obj in after.items()} == {name: uid_of(obj) for name, obj in before.items()}
-
-
-async def test_an_autoscaler_on_the_deployment_holds_against_our_applies(deploy: Deploy, client: Client) -> None:
-    key = await deploy()
-    await until(client, key, running_at(1))
-    await autoscale(client, key, least=2, most=4)
-    await until(client, key, lambda found: dig(found, "status", "replicas", "ready") == 2, what="the autoscaler's two")
-    generation = await edit(client, key, {"engine": {"contextLength": 4096}})
-    held = await until(client, key, running_at(generation))
-    assert held["spec"]["scaling"]["replicas"] == 2
-    assert (await client.get(DEPLOYMENT, key))["spec"]["replicas"] == 2
 
 
 async def test_image_and_arguments_change_in_place_and_leave_the_picker_alone(
@@ -203,27 +173,3 @@ async def test_who_changes_each_object_once_fights_over_none(deploy: Deploy, cli
             await asyncio.sleep(0.05)
     found = await until(client, key, running_at(1))
     assert condition_of(found, "DriftFight") is None
-
-
-def gone_is(reason: str) -> Callable[[Resource], bool]:
-    return lambda found: dig(found, "status", "reason") == reason
-
-
-async def test_suspended_it_is_gone_and_comes_back_and_deleted_it_leaves_nothing(
-    deploy: Deploy, client: Client, pods: Pods
-) -> None:
-    key = await deploy(**APART)
-    await until(client, key, running_at(1))
-    assert len(await made(client, key.namespace)) == 10
-    await edit(client, key, {"suspend": True})
-    await until(client, key, gone_is("Suspended"))
-    async with asyncio.timeout(PATIENCE):
-        while await made(client, key.namespace) or await pods(key):
-            await asyncio.sleep(0.1)
-    generation = await edit(client, key, {"suspend": False})
-    await until(client, key, running_at(generation))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    await gone(client, MODEL_DEPLOYMENT, key)
-    async with asyncio.timeout(PATIENCE):
-        while await made(client, key.namespace) or await pods(key):
-            await asyncio.sleep(0.1)

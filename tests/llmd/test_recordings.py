@@ -10,10 +10,10 @@ from itertools import groupby
 import pytest
 from tests.llmd.stories import Story, read, statuses
 from tests.recorded import recorded_by
+from tests.support.status_replay import StatusReplay
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of
-from airunway_testing.status_replay import StatusReplay
 
 RECORDINGS = recorded_by("llmd-lws")
 

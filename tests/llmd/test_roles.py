@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 from tests.llmd.conftest import APART, Pods
+from tests.support.deployed_operator import edit
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of, uid_of
-from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, until

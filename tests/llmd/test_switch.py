@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.llmd.conftest import installed
 from tests.llmd.test_life import made
+from tests.support.deployed_operator import edit
 
 from airunway.kube import DEPLOYMENT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, dig, labels_of, uid_of
-from airunway_testing.deployed_operator import edit
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import deployments, running_core, running_provider, running_simulator, until

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.modelcache.conftest import FILES, MODEL, Ground, running_part
 from tests.modelcache.test_rows import RESOURCE_QUOTA
+from tests.support.cache_faults import CACHE_FAULTS, CacheFault
 
 from airunway.api import names
 from airunway.artifacts.deployments import CONDITION
@@ -19,7 +20,6 @@ from airunway.kube import EVENT, JOB, POD, STORAGE_CLASS, AlreadyExists, Kind
 from airunway.modelcache import artifacts
 from airunway.modelcache.application import ModelCacheSettings
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of
-from airunway_testing.cache_faults import CACHE_FAULTS, CacheFault
 from airunway_testing.modelhub.hub import Repository
 from airunway_testing.modelhub.serving import HttpError, WrongByte
 from airunway_testing.storage.provisioner import storage_class

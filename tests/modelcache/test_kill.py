@@ -16,11 +16,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 from tests.modelcache.conftest import Ground, running_part
+from tests.support.faultproxy import Fault, FaultProxy, ProxiedRequest
 
 from airunway.kube import PERSISTENT_VOLUME_CLAIM, Client, load_config
 from airunway.modelcache.application import ModelCacheSettings
 from airunway.resource import dig, key_of, labels_of
-from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.modelhub.hub import Repository
 from airunway_testing.modelhub.serving import Slow
 from airunway_testing.storage.pod_runner import PlayedPod

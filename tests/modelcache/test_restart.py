@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.modelcache.conftest import MODEL
 from tests.platform.fleet import Fleet, kinds_written, prepared, process_of, upstream_writes
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import with_gpus
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
@@ -20,8 +22,6 @@ from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Clie
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, is_true, key_of, labels_of
 from airunway.revisions.revision import is_in_effect
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.expectations import phase_is, reason_is, running_at
 from airunway_testing.modelhub.hub import Hub

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.modelcache.conftest import Ground, running_part
 from tests.modelcache.test_rows import FIVE_MINUTES
+from tests.support.audit import AuditReader
+from tests.support.rights import applied, granted, requests_until_used, unused
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT
@@ -17,10 +19,8 @@ from airunway.modelcache import artifacts as reconciling
 from airunway.rbac.admission_policies import core_guard, model_cache_guard
 from airunway.rbac.rights import core_rights, model_cache_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.modelhub.serving import Stall
-from airunway_testing.rights import applied, granted, requests_until_used, unused
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from tests.modelcache.conftest import FILES, MODEL, Ground, running_part
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import with_gpus
 
 from airunway.api import names
 from airunway.controller.application import CoreSettings
@@ -16,8 +18,6 @@ from airunway.kube import JOB, POD
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.revisions.revision import is_in_effect
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.modelhub.hub import Repository
 from airunway_testing.operator import (

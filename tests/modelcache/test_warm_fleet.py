@@ -8,13 +8,13 @@ import pytest
 from tests.modelcache.conftest import MODEL
 from tests.modelcache.test_restart import PROVIDERS, artifacts, mounted_claims
 from tests.platform.fleet import CONFIG, Fleet, kinds_written, prepared, process_of
+from tests.support.cluster_fixtures import with_gpus
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import JOB, STORAGE_CLASS, Client
 from airunway.plugins.registry import load
 from airunway.resource import Resource, dig, key_of
-from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.expectations import running_at
 from airunway_testing.modelhub.hub import Hub

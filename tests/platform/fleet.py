@@ -10,6 +10,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+from tests.support.audit import Request
+from tests.support.operator_process import operator_process
+
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, POD, STATEFUL_SET, Client, Kind, NotFound
@@ -17,12 +20,10 @@ from airunway.plugins.registry import load
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.sdk import picker
-from airunway_testing.audit import Request
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.gatewayapi.kinds import GATEWAY, GATEWAY_CLASS, GATEWAY_GROUP, gateway, gateway_class
 from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.operator import install_definitions, remove_leftovers, until
-from airunway_testing.operator_process import operator_process
 from airunway_testing.simulators import load_simulator
 
 PROVIDERS = ("kaito", "vllm", "llmd", "kuberay", "dynamo")

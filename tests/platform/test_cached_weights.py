@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.playing import FILE, Ground, cached_weights, play, starts
 from tools.fields_page import providers
 
 from airunway.api import names
@@ -15,7 +16,6 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
 from airunway_testing.conformance.cases import Base, bases, context_of, judged, merged_spec
-from airunway_testing.playing import FILE, Ground, cached_weights, play, starts
 
 LLAMA_CPP = "ghcr.io/ggml-org/llama.cpp:server-b6000"
 SHARED: Resource = {"model": {"cache": {"mode": "Shared"}}}

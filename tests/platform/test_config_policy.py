@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.platform.conftest import SPEC, WORKSPACE, Configs
 from tests.platform.test_pod_settings import agrees, env_of, upstream, waits
+from tests.support.audit import AuditReader
 
 from airunway.controller.application import CoreSettings
 from airunway.controller.policies import PolicyFile
@@ -15,7 +16,6 @@ from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of
 from airunway.validation.policy import parse_policy
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is
 from airunway_testing.operator import (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.platform.conftest import SPEC, WORKSPACE, Configs
+from tests.support.audit import AuditReader, Request
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -15,7 +16,6 @@ from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, labels_of, uid_of
 from airunway.revisions.revision import is_in_effect, pending_parts
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is, running_at
 from airunway_testing.operator import (

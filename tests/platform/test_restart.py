@@ -26,14 +26,14 @@ from tests.platform.fleet import (
     process_of,
     upstream_writes,
 )
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import with_gpus
 
 from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import POD, Client, Kind, Reflector
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, labels_of
 from airunway.revisions.revision import is_in_effect
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.gatewayapi.controller import running_gateway_controller

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.platform.fleet import CONFIG, Fleet, is_of_a_gateway, kinds_written, prepared, process_of, upstream_writes
 from tests.platform.test_restart import ALLOWED, Observed
+from tests.support.audit import AuditReader
+from tests.support.cluster_fixtures import with_gpus
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE, MODEL_TEMPLATE
@@ -19,8 +21,6 @@ from airunway.kube import POD, Client
 from airunway.plugins.registry import load
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true
 from airunway.revisions.revision import is_in_effect, pending_parts
-from airunway_testing.audit import AuditReader
-from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.expectations import phase_is, reason_is, running_at
 from airunway_testing.operator import install_definitions, remove_definition, running_simulator, until

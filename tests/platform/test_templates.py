@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.platform.conftest import SPEC, WORKSPACE, Configs
+from tests.support.audit import AuditReader
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE, MODEL_TEMPLATE
@@ -16,7 +17,6 @@ from airunway.kube import DEPLOYMENT, Client, NotFound
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of, labels_of, uid_of
 from airunway.revisions.revision import is_in_effect, pending_parts
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is, reason_is
 from airunway_testing.operator import (

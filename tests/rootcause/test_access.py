@@ -10,6 +10,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.support.audit import AuditReader
+from tests.support.faults import failed_create
+from tests.support.rights import granted
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, Client
@@ -17,12 +20,9 @@ from airunway.plugins.host import ProviderHost
 from airunway.rbac.rights import Rights, provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status.evidence import event_facts
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE, eventually
-from airunway_testing.faults import failed_create
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
-from airunway_testing.rights import granted
 
 pytestmark = pytest.mark.apiserver
 

@@ -12,12 +12,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
-
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import EVENT, NAMESPACE, PERSISTENT_VOLUME_CLAIM, Client, Kind, Reflector
-from airunway.resource import ObjectKey, Resource, dig, is_true
-from airunway.status.reasons import CODES
-from airunway_testing.faults import (
+from tests.support.faults import (
     BACK_OFF,
     ended,
     has_cause,
@@ -29,6 +24,11 @@ from airunway_testing.faults import (
     waiting,
     write_pod,
 )
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import EVENT, NAMESPACE, PERSISTENT_VOLUME_CLAIM, Client, Kind, Reflector
+from airunway.resource import ObjectKey, Resource, dig, is_true
+from airunway.status.reasons import CODES
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.console import ran
 from tests.rootcause.worked import FAULTS, IMAGE, Fault
+from tests.support.cluster_fixtures import gpu_quota, with_gpus
+from tests.support.faults import BY_HAND, has_cause, is_clear, write_pod
 from tests.view.conftest import is_on_page
 
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -20,10 +22,8 @@ from airunway.kube import POD, Client
 from airunway.plugins.registry import discover, load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.status.reasons import CODES
-from airunway_testing.cluster_fixtures import gpu_quota, with_gpus
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faults import BY_HAND, has_cause, is_clear, write_pod
 from airunway_testing.operator import gone, playing, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -9,15 +9,15 @@ from time import perf_counter
 
 import pytest
 from tests.rootcause.worked import FAULTS
+from tests.support.cluster_fixtures import RESOURCE_QUOTA, gpu_quota, with_nodes
+from tests.support.faults import has_cause, healed, is_clear, pod_of, write_pod
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import STATEFUL_SET, Client
 from airunway.resource import Resource, condition_of, is_true
 from airunway.status.reasons import CODES
-from airunway_testing.cluster_fixtures import RESOURCE_QUOTA, gpu_quota, with_nodes
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faults import has_cause, healed, is_clear, pod_of, write_pod
 from airunway_testing.operator import Deploy, gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -42,7 +42,7 @@ async def test_what_a_kubelet_reports(name: str, deploy: Deploy, client: Client)
     assert cause["object"] == f"Pod/{key.namespace}/{name}-0"
     for text in (f"{name}-0", "container model", *fault.says):
         assert text.format(pod=f"{name}-0") in cause["message"]
-    assert cause["message"].endswith(CODES[fault.code].remedy_for(cause["object"]))
+    assert cause["message"].endswith(CODES[fault.code].remedy_for(cause["object"], fault.remedy))
     assert cause.get("field", "") == ("spec.secrets.huggingFaceToken" if spec else CODES[fault.code].field)
     pods = condition_of(deployment, "PodsReady") or {}
     assert (pods["status"], pods["reason"]) == ("False", fault.reason)

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from tests.recorded import recorded_by
+from tests.support.status_replay import StatusReplay
 
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of, dig, format_time, parse_time
 from airunway.status.evidence import Evidence, event_facts, pod_facts
-from airunway_testing.status_replay import StatusReplay
 
 RECORDINGS = recorded_by("kaito-v0.12.0")
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from tests.support.kstatus import Health, health
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Reflector
@@ -15,7 +16,6 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.kstatus import Health, health
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver

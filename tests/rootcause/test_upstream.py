@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.faults import has_cause, parents_are_fine
+from tests.support.kstatus import Health, health
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Invalid, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true, key_of
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faults import has_cause, parents_are_fine
-from airunway_testing.kstatus import Health, health
 from airunway_testing.operator import install_definitions, remove_definition, running_core, running_provider, until
 from airunway_testing.simulators import load_simulator
 

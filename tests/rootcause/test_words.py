@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.support.faults import has_cause, healed, is_clear, parents_are_fine, pod_of, running, waiting, write_pod
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, STATEFUL_SET, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, uid_of
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faults import has_cause, healed, is_clear, parents_are_fine, pod_of, running, waiting, write_pod
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

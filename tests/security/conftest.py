@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import pytest
 from aiohttp import web
+from tests.support.clocks import TimeOfDay
 
 from airunway.kube import ApiError, Client, Kind
 from airunway.resource import ObjectKey, Resource
-from airunway_testing.clocks import TimeOfDay
 from airunway_testing.controlplane.certificates import new_authority
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.eventually import PATIENCE

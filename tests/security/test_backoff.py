@@ -13,15 +13,15 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from tests.support.audit import AuditReader, Request
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, is_true
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is, plan_says, reason_is, says
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver

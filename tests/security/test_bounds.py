@@ -11,6 +11,9 @@ from pathlib import Path
 import orjson
 import pytest
 from tests.definitions import with_types_only
+from tests.support.memory import memory_of
+from tests.support.reviews import WebhookClient, review_of
+from tests.support.webhook import local_settings, running_webhook
 
 from airunway.api import bounds
 from airunway.api.bounds import MAX_CAUSES
@@ -24,7 +27,6 @@ from airunway.validation import validate
 from airunway_testing.background import in_background
 from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.memory import memory_of
 from airunway_testing.operator import (
     gone,
     running_core,
@@ -32,8 +34,6 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
-from airunway_testing.reviews import WebhookClient, review_of
-from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [
     pytest.mark.apiserver,

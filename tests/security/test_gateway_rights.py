@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from core.tests.gateway.ground import Ground, running_part
+from tests.support.audit import AuditReader
+from tests.support.rights import applied, granted, requests_until_used, unused
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
@@ -17,7 +19,6 @@ from airunway.kube import CLUSTER_ROLE, SERVICE, Client, Kind, load_config
 from airunway.rbac.admission_policies import core_guard, gateway_guard
 from airunway.rbac.rights import core_rights, gateway_rights, picker_role
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.controller import running_gateway_controller
@@ -29,7 +30,6 @@ from airunway_testing.gatewayapi.kinds import (
     istio_definitions,
 )
 from airunway_testing.operator import gone, install_definitions
-from airunway_testing.rights import applied, granted, requests_until_used, unused
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]
 

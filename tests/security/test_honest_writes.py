@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.matrix import asked, samples_in_files
+from tests.support.rights import applied, granted
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
@@ -17,9 +19,7 @@ from airunway.rbac.rights import provider_rights
 from airunway.resource import Resource
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.matrix import asked, samples_in_files
 from airunway_testing.operator import install_definitions
-from airunway_testing.rights import applied, granted
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.releases import definition, stored_releases
 
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.registry import load
 from airunway.rbac.pod_rules import marks_of, places_of
 from airunway.resource import Resource, dig
-from airunway_testing.releases import definition, stored_releases
 
 PROVIDERS = ("dynamo", "kaito", "kuberay", "llmd", "vllm")
 KINDS = {

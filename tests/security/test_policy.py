@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.support.reviews import WebhookClient
+from tests.support.webhook import local_settings, running_webhook
 
 from airunway.api import names
 from airunway.controller.application import CoreApplication, CoreSettings
@@ -22,8 +24,6 @@ from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import running_core, running_provider, until
-from airunway_testing.reviews import WebhookClient
-from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
 

@@ -11,6 +11,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.support.audit import AuditReader, Request
+from tests.support.faults import failed_create
+from tests.support.rights import applied, granted, unused
 
 from airunway.api import names
 from airunway.controller.application import CoreSettings
@@ -20,14 +23,11 @@ from airunway.plugins.host import ProviderHost
 from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
 from airunway.rbac.rights import core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is, running_at
-from airunway_testing.faults import failed_create
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, running_core, running_simulator, until
-from airunway_testing.rights import applied, granted, unused
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

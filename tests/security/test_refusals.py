@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy, ProxiedRequest
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind
@@ -16,7 +17,6 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
-from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.operator import (
     install_definitions,
     remove_definition,

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.dynamo.conftest import grove_installed
+from tests.support.audit import AuditReader
+from tests.support.deployed_operator import Operator, deployed_operator
+from tests.support.faults import failed_create
+from tests.support.rights import requests_until_used, unused
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -17,15 +21,11 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, running_at
-from airunway_testing.faults import failed_create
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
-from airunway_testing.rights import requests_until_used, unused
 from airunway_testing.simulators import simulators_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]

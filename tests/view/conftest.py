@@ -10,12 +10,12 @@ from typing import Protocol
 import pytest
 from tests.console import Ran, is_shown, ran, steps
 from tests.one_pod import cluster_operator, deploy
+from tests.support.kubelet import Kubelet, running_kubelet
+from tests.support.served import create_deployment
 
 from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey
 from airunway_testing.controlplane import Cluster
-from airunway_testing.kubelet import Kubelet, running_kubelet
-from airunway_testing.served import create_deployment
 
 __all__ = ["cluster_operator", "deploy"]
 

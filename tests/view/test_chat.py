@@ -13,15 +13,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.kubelet import Kubelet
+from tests.support.served import serve, write_status
 from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kube import Client
 from airunway.resource import ObjectKey
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer, Serves, answering, model_server, never, sending
-from airunway_testing.served import serve, write_status
 
 pytestmark = pytest.mark.cluster
 

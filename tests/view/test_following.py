@@ -8,6 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
+from tests.support.served import write_status
 from tests.view.conftest import Grant, Run
 
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -17,8 +19,6 @@ from airunway.snapshots.following import Watched, follow_snapshots
 from airunway.snapshots.reading import Source
 from airunway.view import DeploymentSnapshot, Unseen
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faultproxy import Fault, FaultProxy
-from airunway_testing.served import write_status
 
 pytestmark = pytest.mark.cluster
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.faults import BACK_OFF, ended, running
+from tests.support.kubelet import Kubelet
+from tests.support.served import write_status
 from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -18,9 +21,6 @@ from airunway.kube import EVENT, POD, SERVICE_ACCOUNT, Client
 from airunway.resource import ObjectKey, Resource, uid_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE, Eventually
-from airunway_testing.faults import BACK_OFF, ended, running
-from airunway_testing.kubelet import Kubelet
-from airunway_testing.served import write_status
 
 pytestmark = pytest.mark.cluster
 

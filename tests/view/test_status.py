@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.rootcause.worked import FAULTS
+from tests.support.faults import has_cause, is_clear, pod_of, write_pod
 from tests.view.conftest import Grant, Run
 
 from airunway.kube import POD, Client, Kind, load_config
@@ -18,7 +19,6 @@ from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
 from airunway.view import DeploymentSnapshot
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.faults import has_cause, is_clear, pod_of, write_pod
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.support.kubelet import Kubelet
+from tests.support.served import create_deployment, place_pod, write_status
 from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kube import Client, load_config
@@ -19,9 +21,7 @@ from airunway.resource import ObjectKey, Resource, key_of
 from airunway.snapshots.loads import deployments_and_pods
 from airunway.view import Unseen
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer, Serves, answering, model_server, never, sending
-from airunway_testing.served import create_deployment, place_pod, write_status
 
 pytestmark = pytest.mark.cluster
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.support.cluster_fixtures import RESOURCE_QUOTA, gpu_quota
+from tests.support.faults import BACK_OFF, ended, has_cause, is_clear, waiting, write_pod
 from tests.vllm.conftest import Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway_testing.cluster_fixtures import RESOURCE_QUOTA, gpu_quota
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
-from airunway_testing.faults import BACK_OFF, ended, has_cause, is_clear, waiting, write_pod
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

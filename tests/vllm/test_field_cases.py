@@ -10,14 +10,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from tests.support.cluster_fixtures import RESOURCE_QUOTA, gpu_quota
+from tests.support.faults import has_cause
 from tests.vllm.conftest import Pods
 
 from airunway.kube import POD, Client, Kind
 from airunway.resource import ObjectKey, Resource, dig, format_time, key_of, uid_of
-from airunway_testing.cluster_fixtures import RESOURCE_QUOTA, gpu_quota
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
-from airunway_testing.faults import has_cause
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

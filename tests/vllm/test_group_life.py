@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.faults import BY_HAND
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client, Kind
@@ -16,7 +17,6 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, ui
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
-from airunway_testing.faults import BY_HAND
 from airunway_testing.operator import (
     gone,
     install_definitions,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.audit import AuditReader
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import reason_is
 from airunway_testing.operator import (

@@ -32,7 +32,7 @@ _INVISIBLE = re.compile(
 )
 
 
-class _Secret(NamedTuple):
+class _Credential(NamedTuple):
     """One kind of credential."""
 
     hints: tuple[str, ...]
@@ -55,21 +55,21 @@ _VERBS = "|".join(f"(?<={verb} secret: )" for verb in ("get", "find", "read", "f
 _OBJECT = r"[A-Z]?[a-z0-9][a-z0-9.-]{0,62}"
 _PROSE = rf"(?!(?:(?<=oken: )(?-i:[a-z]{{1,15}})|(?:{_VERBS})(?-i:{_OBJECT}))[:,.;]?(?:\s|$))"
 
-_SECRETS: tuple[_Secret, ...] = (
-    _Secret(
+_SECRETS: tuple[_Credential, ...] = (
+    _Credential(
         ("private key",),
         re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*+(?:-----END [A-Z ]{0,40}-----)?"),
         "***",
     ),
-    _Secret(("bearer",), re.compile(r"(?i)(bearer)[\s:=\"']++[A-Za-z0-9._~+/=-]{8,}+"), r"\1 ***"),
-    _Secret(
+    _Credential(("bearer",), re.compile(r"(?i)(bearer)[\s:=\"']++[A-Za-z0-9._~+/=-]{8,}+"), r"\1 ***"),
+    _Credential(
         ("basic",),
         re.compile(r"(?i)(basic)[\s:=\"']++(?!(?-i:[a-z]{1,15})[:,.;]?(?:\s|$))[A-Za-z0-9._~+/=-]{8,}+"),
         r"\1 ***",
     ),
     # The digest of an image is not a host: `docker://name@sha256:…` has no credentials.
-    _Secret(("://",), re.compile(r"(://)[^/\s?#\"'<>]*@(?!sha(?:256|512):)"), r"\1***@"),
-    _Secret(
+    _Credential(("://",), re.compile(r"(://)[^/\s?#\"'<>]*@(?!sha(?:256|512):)"), r"\1***@"),
+    _Credential(
         ("authorization",),
         re.compile(
             r"(?i)(authorization[\s\\\"']*+[=:][\s\\\"']*+(?:(?:basic|bearer|token|digest|negotiate)[\s]++)?)[^\s&\"',]{6,}+"
@@ -77,20 +77,20 @@ _SECRETS: tuple[_Secret, ...] = (
         r"\1***",
     ),
     # --key value, and the same as a list of quoted arguments
-    _Secret(_HINTS, re.compile(rf"(?i)((?<=-)(?:{_NAMES})(?:[\"']?\s*+,\s*+|\s++)){_VALUE}"), r"\1***"),
+    _Credential(_HINTS, re.compile(rf"(?i)((?<=-)(?:{_NAMES})(?:[\"']?\s*+,\s*+|\s++)){_VALUE}"), r"\1***"),
     # key=value, "key": "value", key => value, key=['value']
-    _Secret(
+    _Credential(
         _HINTS,
         re.compile(rf"(?i)((?:{_NAMES})[\s\\\"'\])]*+(?:[=:]|%3d)>?[\s\\\[(]*+){_PROSE}{_VALUE}"),
         r"\1***",
     ),
     # Azure signs URLs with `sig`, and uses that name for nothing else; a registry's login is under `auth`.
-    _Secret(("sig=", "sig%3d"), re.compile(r"(?i)((?:[?&;]|%3f|%26)sig(?:=|%3d))[^\s&\"'<>]{6,}+"), r"\1***"),
-    _Secret(("auth",), re.compile(r"(?i)([\"']auth[\\\"']++\s*+:[\s\\\"']*+)[^\s\\\"',}]{6,}+"), r"\1***"),
-    _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
-    _Secret(("hf_",), re.compile(r"hf_[A-Za-z0-9]{8,}+"), "hf_***"),
-    _Secret(("akia", "asia"), re.compile(r"(AKIA|ASIA)[A-Z0-9]{12,}+"), r"\1***"),
-    _Secret(
+    _Credential(("sig=", "sig%3d"), re.compile(r"(?i)((?:[?&;]|%3f|%26)sig(?:=|%3d))[^\s&\"'<>]{6,}+"), r"\1***"),
+    _Credential(("auth",), re.compile(r"(?i)([\"']auth[\\\"']++\s*+:[\s\\\"']*+)[^\s\\\"',}]{6,}+"), r"\1***"),
+    _Credential(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
+    _Credential(("hf_",), re.compile(r"hf_[A-Za-z0-9]{8,}+"), "hf_***"),
+    _Credential(("akia", "asia"), re.compile(r"(AKIA|ASIA)[A-Z0-9]{12,}+"), r"\1***"),
+    _Credential(
         ("gh", "glpat-", "nvapi-", "sk-", "xox", "dckr_pat_", "aiza", "ya29."),
         re.compile(r"(gh[opsu]_|github_pat_|glpat-|nvapi-|sk-|xox[bp]-|dckr_pat_|AIza|ya29\.)[A-Za-z0-9_-]{16,}+"),
         r"\1***",

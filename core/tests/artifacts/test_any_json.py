@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from core.tests.any_json import MANY, anything, changed
 from core.tests.artifacts.test_decision import NOW, STAGES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.artifacts.decision import ArtifactFacts, decide_artifact
@@ -122,7 +122,6 @@ PARENTS_FINE = {
 }
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_any_content_gets_a_condition_and_shows_no_credential(chance: Random) -> None:
     one(chance)

@@ -26,7 +26,7 @@ from airunway.artifacts.decision import (
     decide_artifact,
 )
 from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
-from airunway.artifacts.jobs import Step, bound_to, next_attempt, result_of
+from airunway.artifacts.jobs import JobStep, bound_to, next_attempt, result_of
 from airunway.artifacts.status import is_made
 from airunway.configs.resolution import resolve
 from airunway.resource import Resource, condition_of, copy_of, dig, format_time
@@ -983,7 +983,7 @@ def test_a5_another_token_is_another_artifact() -> None:
 
 
 def test_times_between_tries_double_up_to_an_hour() -> None:
-    fault = result_of(None, Step.DOWNLOAD)
+    fault = result_of(None, JobStep.DOWNLOAD)
     found = [next_attempt(fault, attempts=n, ended=NOW) for n in (1, 2, 3, 7, 99)]
     assert [(each - NOW).total_seconds() for each in found if each] == [60, 120, 240, 3600, 3600]
 

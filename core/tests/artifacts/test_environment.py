@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airunway.artifacts.jobs import ENVIRONMENT, Step, bound_to, environment_fault, job_of
+from airunway.artifacts.jobs import ENVIRONMENT, JobStep, bound_to, environment_fault, job_of
 from airunway.configs.resolution import EffectiveConfig, Scope
 from airunway.resource import Resource
 
@@ -20,7 +20,7 @@ def variables(job: Resource) -> dict[str, object]:
 
 
 def job(found: Resource, config: EffectiveConfig | None = None) -> Resource:
-    return job_of(found, Step.DOWNLOAD, name="j", image="i", revision="", claim="c", config=config)
+    return job_of(found, JobStep.DOWNLOAD, name="j", image="i", revision="", claim="c", config=config)
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "OPENSSL_CONF", "PATH", "hf_token", "X_PROXY", ""])

@@ -11,7 +11,7 @@ import yaml
 from airunway.cel import CelCompileError, CelEvaluationError, Evaluator, available_evaluators, compile_expression
 from airunway.cel._cost import uses_quantities
 
-CORPUS = yaml.safe_load((Path(__file__).parent / "corpus.yaml").read_text(encoding="utf-8"))
+CORPUS = yaml.load((Path(__file__).parent / "corpus.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 CASES: list[dict[str, Any]] = CORPUS["cases"]
 
 REFUSED, ERROR = "does not compile", "error"

@@ -21,7 +21,7 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid,
 from airunway.resource import Resource
 from airunway_testing.controlplane import Cluster
 
-CORPUS = yaml.safe_load((Path(__file__).parent / "corpus.yaml").read_text(encoding="utf-8"))
+CORPUS = yaml.load((Path(__file__).parent / "corpus.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 PROBE = Kind(group="cel.example.com", version="v1", kind="Probe", plural="probes", namespaced=False)
 POLICY = Kind(
     group="admissionregistration.k8s.io",

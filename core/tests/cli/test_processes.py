@@ -16,6 +16,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
+from tests.support.reviews import WebhookClient
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, MODEL_TEMPLATE
@@ -28,7 +29,6 @@ from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, until
-from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.names import TOY
 

@@ -328,24 +328,6 @@ def test_c27_two_configs_that_are_too_large_together() -> None:
     assert [problem.field for problem in found.problems] == ["spec.env"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ("text", "spec"),
-        ({"routing": []}, "spec.routing"),
-        ({"routing": {"gatewayRef": "gw"}}, "spec.routing.gatewayRef"),
-        ({"env": {}}, "spec.env"),
-        ({"env": [{"value": "x"}]}, "spec.env[0]"),
-        ({"env": [{"name": "A", "value": 1}]}, "spec.env[0]"),
-        ({"statusPolicy": {"capacityBlockedAfter": "soon"}}, "spec.statusPolicy.capacityBlockedAfter"),
-        ({"routing": {"pathTemplate": ["/a"]}}, "spec.routing.pathTemplate"),
-        ({"labelPropagation": {"match": [None]}}, "spec.labelPropagation.match[0]"),
-    ],
-)
-def test_what_cannot_be_used_is_named(spec: Any, field: str) -> None:
-    assert [problem.field for problem in check(config(spec))] == [field]
-
-
 @pytest.mark.parametrize("obj", [{}, None, [], {"spec": None}, {"spec": {"runtimeConfigName": 5}}, {"spec": []}])
 def test_the_name_is_default_where_none_is_usable(obj: Any) -> None:
     assert config_name(obj) == "default"

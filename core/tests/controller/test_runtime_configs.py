@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.audit import AuditReader
+from tests.support.fault_plan import Fault
+from tests.support.faultproxy import FaultProxy
 
 from airunway.api import names
 from airunway.configs.resolution import resolve
@@ -22,10 +25,7 @@ from airunway.kinds import (
 )
 from airunway.kube import EVENT, Client, Kind, NotFound, Priority
 from airunway.resource import ObjectKey, Resource, condition_of, dig, filled, format_time, key_of
-from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import eventually
-from airunway_testing.fault_plan import Fault
-from airunway_testing.faultproxy import FaultProxy
 from airunway_testing.operator import install_definitions, remove_definition, remove_leftovers, running_core, until
 
 pytestmark = pytest.mark.apiserver

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from core.tests.gateway.ground import ASKED, Ground, Part, running_part
+from tests.support.gatewayapi.releases import API, gateway_releases
 
 from airunway.configs.path_template import PathTemplateError, render_path
 from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
@@ -16,10 +17,9 @@ from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource
 from airunway.routing.backends import Backend, BackendKind
 from airunway.routing.gateways import Target
-from airunway.routing.routes import Rules, route
+from airunway.routing.routes import RouteRules, route
 from airunway_testing.gatewayapi.controller import GatewayController
 from airunway_testing.gatewayapi.kinds import CLASS_NAME, GATEWAY_CLASS, definitions, gateway_class
-from airunway_testing.gatewayapi.releases import API, gateway_releases
 from airunway_testing.operator import install_definitions, remove_definition
 
 pytestmark = pytest.mark.apiserver
@@ -228,7 +228,7 @@ def _route(name: str, namespace: str, *, path: str, backend: Backend) -> dict[st
     made = route(
         name,
         target=Target(gateway=ObjectKey(namespace, "inference")),
-        rules=Rules(path=path, model_name="llama"),
+        rules=RouteRules(path=path, model_name="llama"),
         backend=backend,
         timeout="",
         annotations={},

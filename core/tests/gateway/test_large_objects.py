@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.support.memory import memory_of
 
 from airunway.api import names
 from airunway.gateway.caches import GatewayCaches
 from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, copy_of, key_of
-from airunway_testing.memory import memory_of
 
 
 def gateway_caches() -> GatewayCaches:

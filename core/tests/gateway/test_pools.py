@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from core.tests.gateway.ground import ASKED, SELECTOR, Ground, running_part
+from tests.support.rights import applied
 
 from airunway.api import names
 from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
@@ -15,7 +16,6 @@ from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, ApiError, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway_testing.gatewayapi.kinds import definitions
 from airunway_testing.operator import install_definitions, remove_definition
-from airunway_testing.rights import applied
 
 pytestmark = pytest.mark.apiserver
 

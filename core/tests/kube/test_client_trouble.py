@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from core.tests.kube.servers import answering
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import (
     NAMESPACE,
@@ -35,7 +36,6 @@ from airunway.kube import (
 )
 from airunway.kube.errors import LONGEST_HINT
 from airunway_testing.controlplane.certificates import new_authority
-from airunway_testing.faultproxy import Fault, FaultProxy
 
 
 @pytest.mark.apiserver

@@ -12,12 +12,12 @@ from core.tests.kube.recorders import Clock, events_of, wait_for_events
 from core.tests.kube.running import running
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import EVENT, NAMESPACE, Client, EventRecorder, load_config
 from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.eventually import PATIENCE, Eventually
-from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
 
 

@@ -10,11 +10,11 @@ import aiohttp
 import orjson
 import pytest
 from core.tests.kube.objects import config_map
+from tests.support.faultproxy import Action, Fault, FaultProxy
 
 from airunway.kube import CONFIG_MAP, NAMESPACE, Client, ConnectionFailed, RequestTimedOut, ServerError, load_config
 from airunway.resource import ObjectKey
 from airunway_testing.eventually import Eventually
-from airunway_testing.faultproxy import Action, Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from core.tests.kube.servers import scripted_server
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import LEASE, Client, LeaderElector, ServerError, load_config
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.eventually import Eventually
-from airunway_testing.faultproxy import Fault, FaultProxy
 
 
 class Office:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import CONFIG_MAP, Backoff, Client, Handler, MutationCache, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.eventually import Eventually
-from airunway_testing.faultproxy import Fault, FaultProxy
 
 KEY = ObjectKey("n", "a")
 

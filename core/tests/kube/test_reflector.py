@@ -11,6 +11,7 @@ import pytest
 from core.tests.kube.objects import config_map
 from core.tests.kube.reflectors import quick
 from core.tests.kube.running import running
+from tests.support.faultproxy import Action, Fault, FaultProxy
 
 from airunway.kube import (
     CONFIG_MAP,
@@ -25,7 +26,6 @@ from airunway.kube import (
 )
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
 from airunway_testing.eventually import PATIENCE, Eventually
-from airunway_testing.faultproxy import Action, Fault, FaultProxy
 from airunway_testing.operator import remove_definition
 
 

@@ -7,11 +7,11 @@ import random
 from dataclasses import dataclass
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import Backoff, Client, Kind, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, uid_of
 from airunway_testing.eventually import Eventually
-from airunway_testing.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

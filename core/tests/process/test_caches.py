@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import FaultProxy
 
 from airunway.kube import CONFIG_MAP, Client, Kind, load_config
 from airunway.process.caches import Caches
@@ -13,7 +14,6 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.eventually import eventually
-from airunway_testing.faultproxy import FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

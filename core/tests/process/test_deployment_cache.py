@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.support.memory import memory_of
 
 from airunway.api.base import ParseError
 from airunway.api.bounds import EXCESS, MAX_FINALIZERS, excess
@@ -17,7 +18,6 @@ from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.runtime.translate import parsed
 from airunway.selection.provider import DENIED, is_denied
 from airunway.validation import validate
-from airunway_testing.memory import memory_of
 
 MANAGER = "airunway-controller"
 MOST = 64 * 2**10

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.clocks import Seconds
 
 from airunway.kube import Priority, WorkQueue
 from airunway.process.base_controller import BURST, INTERVAL, BaseController, EditRateLimiter
 from airunway.resource import ObjectKey, Resource
-from airunway_testing.clocks import Seconds
 from airunway_testing.eventually import PATIENCE
 
 KEY = ObjectKey("team", "llama")

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.clocks import Seconds
 
 from airunway.process.metrics import INTERVAL, WINDOW, EventLoopLag, Metrics
-from airunway_testing.clocks import Seconds
 from airunway_testing.eventually import PATIENCE
 
 

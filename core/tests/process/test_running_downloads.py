@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from airunway.api import names
-from airunway.artifacts.jobs import SETTINGS, Step
+from airunway.artifacts.jobs import SETTINGS, JobStep
 from airunway.modelcache.downloads import running_downloads
 from airunway.process.jobs import Slots
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
 
 
-def pod(artifact: str, number: int, *, phase: str = "Running", step: Step = Step.DOWNLOAD) -> Resource:
+def pod(artifact: str, number: int, *, phase: str = "Running", step: JobStep = JobStep.DOWNLOAD) -> Resource:
     return {
         "metadata": {
             "namespace": "team",
@@ -67,5 +67,10 @@ def test_no_more_are_asked_than_there_are_slots_and_those_with_a_slot_come_first
 
 
 def test_only_pods_that_download_and_run_are_asked() -> None:
-    pods = [pod("a", 1, phase="Pending"), pod("b", 2, step=Step.CHECK_SIZE), pod("c", 3), pod("c", 4, phase="Failed")]
+    pods = [
+        pod("a", 1, phase="Pending"),
+        pod("b", 2, step=JobStep.CHECK_SIZE),
+        pod("c", 3),
+        pod("c", 4, phase="Failed"),
+    ]
     assert asked(FakeCaches(pods), slots_of(10)) == [("c", "uid-c", "10.0.0.3")]

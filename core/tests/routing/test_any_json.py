@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from core.tests.any_json import MANY, anything, changed
 from core.tests.routing.builders import ENGINE, FLAGS, asked, deployment, facts, gateway, live_route
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.configs.resolution import EffectiveConfig, resolve
@@ -97,7 +97,6 @@ def any_facts(chance: Random) -> Facts:
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.randoms())
 def test_r30_any_json_in_the_facts_gives_a_decision(chance: Random) -> None:
     sound(any_facts(chance))
@@ -129,7 +128,6 @@ def any_statuses(chance: Random) -> str:
     return sound(seen)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.randoms())
 def test_any_status_of_route_gateway_and_pool_gives_a_condition(chance: Random) -> None:
     any_statuses(chance)

@@ -8,11 +8,11 @@ import weakref
 from collections.abc import Callable
 
 import pytest
+from tests.support.clocks import Seconds
 
 from airunway.kube import ApiError, ErrorKind
 from airunway.owned.writer import Refused
 from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, RetryKey, without_numbers
-from airunway_testing.clocks import Seconds
 
 KEY = RetryKey(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
 

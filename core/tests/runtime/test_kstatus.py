@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.kstatus import health
 
 from airunway.api._deployment_status import UNSEEN
 from airunway.controller.decision import decide
@@ -15,7 +16,6 @@ from airunway.resource import Resource
 from airunway.runtime.report import Report, StepResult, provider_status, terminating_status
 from airunway.status.rollup import Fault
 from airunway.validation import Violation
-from airunway_testing.kstatus import health
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

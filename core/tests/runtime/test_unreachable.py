@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.support.evidence import NOW
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, condition_of, format_time
@@ -15,7 +16,6 @@ from airunway.runtime.report import Report, StepResult
 from airunway.status.conditions import written_on
 from airunway.status.evidence import ContainerFacts, Ending, Evidence, PodFacts
 from airunway.status.rollup import DEPENDENCY_GRACE, parent_conditions
-from airunway_testing.evidence import NOW
 
 HUB = "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='huggingface.co', port=443): timed out"
 MADE = NOW - timedelta(hours=1)

@@ -12,11 +12,11 @@ import pytest
 
 from airunway.sizing.catalogue import nearest, of_entry
 from airunway.sizing.checkpoint import Checkpoint, Weights, gguf_checkpoint, read_checkpoint
-from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate
+from airunway.sizing.estimate import Estimate, FitVerdict, Layout, estimate
 from airunway.sizing.layers import LayerGroup, LayerKind
 from airunway.sizing.nodes import GpuFacts
 from airunway.sizing.values import GIB
-from airunway.sizing.workload import Workload
+from airunway.sizing.workload import WorkerSettings
 
 PLANNER = (
     "https://github.com/jgchn/llm-d-planner/blob/a95e9f62e5de8cb5d2beb5f5279e7271a231416d"
@@ -78,7 +78,7 @@ class Run:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def estimated(self) -> Estimate:
-        workload = Workload(
+        workload = WorkerSettings(
             engine=self.engine,
             release=self.release,
             context=self.length,
@@ -209,7 +209,7 @@ FAILURES = {
             fraction=None,
             length=131072,
         ),
-        Verdict.NOT,
+        FitVerdict.NOT,
     ),
     "too little for one context: gpt-oss-120b with 0.95": (
         Run(
@@ -219,17 +219,17 @@ FAILURES = {
             length=131072,
             settings={"batched_tokens": 1024},
         ),
-        Verdict.LESS,
+        FitVerdict.LESS,
     ),
-    "no memory for blocks: 8 GB and 0.7": (RUNS["awq"], Verdict.NOT),
-    "sampling after the cache: gpt-oss-20b with 0.95": (RUNS["mxfp4"], Verdict.TIGHT),
+    "no memory for blocks: 8 GB and 0.7": (RUNS["awq"], FitVerdict.NOT),
+    "sampling after the cache: gpt-oss-20b with 0.95": (RUNS["mxfp4"], FitVerdict.TIGHT),
     "five GPUs for forty heads": (
         Run(model="Qwen/Qwen3-14B", link=PLANNER, parallel=5),
-        Verdict.IMPOSSIBLE,
+        FitVerdict.IMPOSSIBLE,
     ),
     "a context beyond the model's": (
         Run(model="google/gemma-2-27b-it", link=PLANNER, length=16384),
-        Verdict.IMPOSSIBLE,
+        FitVerdict.IMPOSSIBLE,
     ),
 }
 
@@ -239,7 +239,7 @@ def test_a_recorded_failure_never_fits(name: str) -> None:
     run, verdict = FAILURES[name]
     found = run.estimated()
     assert found.verdict is verdict, found.why
-    assert found.verdict is not Verdict.FITS
+    assert found.verdict is not FitVerdict.FITS
 
 
 def test_a_hybrid_model_pays_for_its_full_layers_and_one_state() -> None:

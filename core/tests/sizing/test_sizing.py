@@ -10,14 +10,14 @@ import pytest
 from airunway.api.modeldeployment import parse_deployment
 from airunway.sizing.catalogue import catalogue, entries_of_config_maps, nearest, of_entry
 from airunway.sizing.checkpoint import Checkpoint, Weights, count_parameters, read_checkpoint, unknown_checkpoint
-from airunway.sizing.estimate import Layout, Verdict, estimate, legal_tensor_parallel, sequence_bytes
+from airunway.sizing.estimate import FitVerdict, Layout, estimate, legal_tensor_parallel, sequence_bytes
 from airunway.sizing.fit import fit
 from airunway.sizing.layers import LayerKind
 from airunway.sizing.nodes import GpuFacts, free_gpus, gpu_named, gpu_of_labels
 from airunway.sizing.precision import header_length, sum_tensors, tensors_in
 from airunway.sizing.reserve import RESERVES, Reserve, reserve_of
 from airunway.sizing.values import GIB, ModelConfigError, Reader, Unknown, load_config, text_of
-from airunway.sizing.workload import Workload, roles_of
+from airunway.sizing.workload import WorkerSettings, roles_of
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
 SMALL: dict[str, Any] = {
@@ -86,14 +86,14 @@ def test_a_window_caps_sliding_layers() -> None:
 
 def test_a_70b_model_on_eight_nodes_with_one_small_gpu_each_is_a_pipeline() -> None:
     rows = free_gpus([node(f"n{i}", "NVIDIA-GeForce-RTX-4090", 1) for i in range(8)], [])
-    found = fit(bundled("meta-llama/Llama-3.3-70B-Instruct"), Workload(engine="vllm", context=8192), rows)
-    assert found.verdict is Verdict.NOT
+    found = fit(bundled("meta-llama/Llama-3.3-70B-Instruct"), WorkerSettings(engine="vllm", context=8192), rows)
+    assert found.verdict is FitVerdict.NOT
     assert [row.usable for row in found.nodes] == [False]
     assert found.nodes[0].nodes == tuple(f"n{i}" for i in range(8))
     assert found.pipeline is not None
     assert found.pipeline.estimate.layout == Layout(tensor_parallel=1, stages=8)
     assert found.pipeline.estimate.usable
-    alone = fit(bundled("meta-llama/Llama-3.3-70B-Instruct"), Workload(engine="vllm", context=8192), rows[:1])
+    alone = fit(bundled("meta-llama/Llama-3.3-70B-Instruct"), WorkerSettings(engine="vllm", context=8192), rows[:1])
     assert alone.pipeline is None
 
 
@@ -168,8 +168,8 @@ def test_quantized_weights_leave_embeddings_alone(quantization: dict[str, Any], 
 def test_what_is_not_known_stays_unknown(change: dict[str, Any]) -> None:
     found = read_checkpoint({**SMALL, **change}, model="small", source="test")
     assert isinstance(found.weights, Unknown)
-    verdict = estimate(found, Workload(engine="vllm"), gpu_named("h100"), Layout())
-    assert verdict.verdict is Verdict.UNKNOWN
+    verdict = estimate(found, WorkerSettings(engine="vllm"), gpu_named("h100"), Layout())
+    assert verdict.verdict is FitVerdict.UNKNOWN
     assert verdict.why.startswith("weights unknown: ")
 
 
@@ -182,14 +182,14 @@ def test_layers_that_are_not_understood_make_the_cache_unknown(field: str) -> No
     assert isinstance(found.layers, Unknown)
     assert field in found.layers.why
     assert not isinstance(found.weights, Unknown)
-    judged = estimate(found, Workload(engine="vllm", context=100), gpu_named("h100"), Layout())
-    assert (judged.verdict, judged.max_context) == (Verdict.UNKNOWN, None)
+    judged = estimate(found, WorkerSettings(engine="vllm", context=100), gpu_named("h100"), Layout())
+    assert (judged.verdict, judged.max_context) == (FitVerdict.UNKNOWN, None)
 
 
 def test_a_model_without_metadata_is_never_one_gpu() -> None:
     rows = free_gpus([node("n", "NVIDIA-H100-80GB-HBM3", 8)], [])
-    found = fit(unknown_checkpoint("org/new", why="nothing is known"), Workload(engine="vllm"), rows)
-    assert found.verdict is Verdict.UNKNOWN
+    found = fit(unknown_checkpoint("org/new", why="nothing is known"), WorkerSettings(engine="vllm"), rows)
+    assert found.verdict is FitVerdict.UNKNOWN
     assert found.nodes[0].estimate is not None
     assert found.nodes[0].estimate.terms == ()
 
@@ -281,7 +281,7 @@ def test_a_header_longer_than_the_format_allows_is_not_read() -> None:
         header_length((2**40).to_bytes(8, "little"), file="a")
 
 
-def workload(**spec: Any) -> Workload:
+def workload(**spec: Any) -> WorkerSettings:
     deployment = {
         "apiVersion": "airunway.ai/v1alpha1",
         "kind": "ModelDeployment",
@@ -303,7 +303,7 @@ def test_the_spec_decides_about_context_cache_and_splits() -> None:
         },
         resources={"gpu": {"count": 4, "type": "amd.com/gpu"}},
     )
-    assert found == Workload(
+    assert found == WorkerSettings(
         engine="vllm",
         release=(0, 19, 1),
         context=4096,  # an argument wins over the field, as on the engine's command line
@@ -323,23 +323,25 @@ def test_the_spec_decides_about_context_cache_and_splits() -> None:
 def test_an_fp8_cache_holds_twice_the_tokens(setting: str) -> None:
     llama = bundled("meta-llama/Llama-3.1-8B-Instruct")
     both = [
-        estimate(llama, Workload(engine="vllm", kv_cache_dtype=kind), gpu_named("l4"), Layout(tensor_parallel=2))
+        estimate(llama, WorkerSettings(engine="vllm", kv_cache_dtype=kind), gpu_named("l4"), Layout(tensor_parallel=2))
         for kind in ("auto", setting)
     ]
     assert both[1].sequence_bytes == (both[0].sequence_bytes or 0) // 2
-    unknown = estimate(llama, Workload(engine="vllm", kv_cache_dtype="secret"), gpu_named("h100"), Layout())
-    assert unknown.verdict is Verdict.UNKNOWN
+    unknown = estimate(llama, WorkerSettings(engine="vllm", kv_cache_dtype="secret"), gpu_named("h100"), Layout())
+    assert unknown.verdict is FitVerdict.UNKNOWN
 
 
 def test_every_number_has_a_source() -> None:
     for engine in {row.engine for row in RESERVES}:
-        found = estimate(bundled("Qwen/Qwen3-8B"), Workload(engine=engine, context=4096), gpu_named("h100"), Layout())
-        assert found.verdict is Verdict.FITS, engine
+        found = estimate(
+            bundled("Qwen/Qwen3-8B"), WorkerSettings(engine=engine, context=4096), gpu_named("h100"), Layout()
+        )
+        assert found.verdict is FitVerdict.FITS, engine
         assert found.budget is not None
         assert all(term.source for term in (*found.terms, found.budget))
         assert found.pool == pytest.approx(_left(found.budget.size, found.terms, engine), abs=2)
-    nothing = estimate(bundled("Qwen/Qwen3-8B"), Workload(engine="new-engine"), gpu_named("h100"), Layout())
-    assert nothing.verdict is Verdict.UNKNOWN
+    nothing = estimate(bundled("Qwen/Qwen3-8B"), WorkerSettings(engine="new-engine"), gpu_named("h100"), Layout())
+    assert nothing.verdict is FitVerdict.UNKNOWN
 
 
 def _left(budget: int, terms: Any, engine: str) -> float:
@@ -350,7 +352,7 @@ def _left(budget: int, terms: Any, engine: str) -> float:
 def test_cuda_graphs_are_inside_the_fraction_since_0_21() -> None:
     names = {
         release: [term.name for term in estimate(
-            bundled("Qwen/Qwen3-8B"), Workload(engine="vllm", release=release), gpu_named("h100"), Layout()
+            bundled("Qwen/Qwen3-8B"), WorkerSettings(engine="vllm", release=release), gpu_named("h100"), Layout()
         ).terms]
         for release in ((0, 20, 2), (0, 21, 0))
     }  # fmt: skip
@@ -359,14 +361,16 @@ def test_cuda_graphs_are_inside_the_fraction_since_0_21() -> None:
 
 
 def test_the_time_per_token_counts_active_weights_and_the_cache() -> None:
-    found = estimate(bundled("Qwen/Qwen3-30B-A3B"), Workload(engine="vllm", context=4096), gpu_named("h100"), Layout())
+    found = estimate(
+        bundled("Qwen/Qwen3-30B-A3B"), WorkerSettings(engine="vllm", context=4096), gpu_named("h100"), Layout()
+    )
     (one, alone), (eight, together), _ = found.bounds
     assert (one, eight) == (1, 8)
     # About 3.3 billion active parameters at 3,350 GB/s; all 30 billion would take 18 ms.
     assert 0.0015 < alone < 0.0025
     assert together - alone == pytest.approx(7 * (found.sequence_bytes or 0) / 3.35e12)
     no_bandwidth = GpuFacts(product="x", memory=80 * GIB)
-    assert estimate(bundled("Qwen/Qwen3-8B"), Workload(engine="vllm"), no_bandwidth, Layout()).bounds == ()
+    assert estimate(bundled("Qwen/Qwen3-8B"), WorkerSettings(engine="vllm"), no_bandwidth, Layout()).bounds == ()
 
 
 @pytest.mark.parametrize(

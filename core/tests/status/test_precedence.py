@@ -5,12 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-
-from airunway.resource import Resource
-from airunway.status.evidence import Evidence
-from airunway.status.reasons import CODES
-from airunway.status.rootcause import find_root_cause, find_symptoms
-from airunway_testing.evidence import (
+from tests.support.evidence import (
     IMAGE,
     NOW,
     PULL,
@@ -23,6 +18,11 @@ from airunway_testing.evidence import (
     unschedulable,
     waiting,
 )
+
+from airunway.resource import Resource
+from airunway.status.evidence import Evidence
+from airunway.status.reasons import CODES
+from airunway.status.rootcause import find_root_cause, find_symptoms
 
 
 def test_the_most_specific_then_the_nearest_then_the_oldest() -> None:

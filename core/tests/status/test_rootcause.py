@@ -9,19 +9,7 @@ from typing import cast
 
 import pytest
 import yaml
-
-from airunway.resource import Resource
-from airunway.status.evidence import (
-    Evidence,
-    Reported,
-    claim_facts,
-    job_facts,
-)
-from airunway.status.reasons import CODES, REASONS, code_of_reason
-from airunway.status.remedies import split
-from airunway.status.rootcause import find_root_cause, find_symptoms
-from airunway.status.texts import MessagePattern, first_meaning
-from airunway_testing.evidence import (
+from tests.support.evidence import (
     NOW,
     QUOTA,
     at,
@@ -35,6 +23,18 @@ from airunway_testing.evidence import (
     unschedulable,
     waiting,
 )
+
+from airunway.resource import Resource
+from airunway.status.evidence import (
+    Evidence,
+    Reported,
+    claim_facts,
+    job_facts,
+)
+from airunway.status.reasons import CODES, REASONS, code_of_reason
+from airunway.status.remedies import split
+from airunway.status.rootcause import find_root_cause, find_symptoms
+from airunway.status.texts import MessagePattern, first_meaning
 
 POD_ROWS: list[Resource] = yaml.safe_load((Path(__file__).parent / "podcauses.yaml").read_text())
 

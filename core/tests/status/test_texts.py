@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.evidence import NOW, container, crashed, ended, evidence, pod
 
 from airunway.resource import Resource
 from airunway.status.engine_texts import last_error
@@ -14,7 +15,6 @@ from airunway.status.reasons import CODES
 from airunway.status.remedies import TABLES, split
 from airunway.status.rootcause import find_root_cause
 from airunway.status.texts import AUTOSCALING, EXCERPT, line_of
-from airunway_testing.evidence import NOW, container, crashed, ended, evidence, pod
 
 CAUSE = (
     "failed to parse config - failed to decode configuration JSON/YAML - "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.evidence import NOW, at, event, evidence, pod, refusal, unschedulable
 
 from airunway.resource import Resource
 from airunway.status.rootcause import RootCause, Symptom, find_root_cause, find_symptoms
-from airunway_testing.evidence import NOW, at, event, evidence, pod, refusal, unschedulable
 
 SELECTOR = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
 GPUS = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: "

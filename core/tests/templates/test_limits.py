@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.support.memory import memory_of
 
 from airunway.modelcache import templates as modelcache
 from airunway.process.caches import Caches
@@ -13,7 +14,6 @@ from airunway.process.metrics import Metrics
 from airunway.process.templates import TemplateProjection
 from airunway.resource import Resource
 from airunway.templates.contribution import Contribution, contribution_of
-from airunway_testing.memory import memory_of
 
 MOST = 16 * 2**10
 """Bytes of memory that a process may spend on a template over the limits."""

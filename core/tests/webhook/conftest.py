@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.reviews import WebhookClient
+from tests.support.webhook import local_settings, running_webhook
 
 from airunway.api import names
 from airunway.controller.application import CoreApplication, CoreSettings
@@ -17,8 +19,6 @@ from airunway.resource import ObjectKey, Resource
 from airunway.webhook import WebhookSettings
 from airunway.webhook.configuration import PATH
 from airunway_testing.operator import install_definitions, remove_leftovers
-from airunway_testing.reviews import WebhookClient
-from airunway_testing.webhook import local_settings, running_webhook
 
 Register = Callable[..., Awaitable[str]]
 Deployment = Callable[..., Resource]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.faultproxy import Fault, FaultProxy
 
 from airunway.kube import Client, Conflict, NotFound, load_config
 from airunway.resource import ObjectKey, Resource, dig
@@ -24,7 +25,6 @@ from airunway.webhook.configuration import (
     configuration_object,
 )
 from airunway_testing.eventually import PATIENCE, eventually
-from airunway_testing.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

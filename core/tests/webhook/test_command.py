@@ -76,6 +76,7 @@ def wait_for(path: Path, started: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.apiserver
 async def test_two_replicas_one_leader(
     kubeconfig: Path, kubectl: Kubectl, client: Client, namespace: str, installed: None, tmp_path: Path
@@ -110,6 +111,7 @@ async def test_two_replicas_one_leader(
                 await client.delete(CONFIGURATION_KIND, ObjectKey("", name))
 
 
+@pytest.mark.slow
 @pytest.mark.apiserver
 async def test_the_leader_is_ready_when_the_configuration_has_its_certificate(
     kubeconfig: Path, kubectl: Kubectl, client: Client, namespace: str, installed: None, tmp_path: Path

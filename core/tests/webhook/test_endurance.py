@@ -16,6 +16,8 @@ import pytest
 from core.tests.webhook.conftest import Deployment
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.reviews import WebhookClient, review_of
+from tests.support.webhook import running_webhook
 
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -24,8 +26,6 @@ from airunway.resource import ObjectKey, dig
 from airunway.webhook import WebhookSettings
 from airunway.webhook.cert_rotator import SECRET
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.reviews import WebhookClient, review_of
-from airunway_testing.webhook import running_webhook
 
 pytestmark = pytest.mark.apiserver
 

@@ -19,6 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.support.reviews import WebhookClient, review_of, unverified
+from tests.support.webhook import local_settings, running_webhook
 from typer.testing import CliRunner
 
 from airunway.cli.main import app
@@ -30,8 +32,6 @@ from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND, PATH, configuration_object, webhook_settings
 from airunway_testing.eventually import eventually
-from airunway_testing.reviews import WebhookClient, review_of, unverified
-from airunway_testing.webhook import local_settings, running_webhook
 
 BUDGET_MIB = 300
 """The budget of the core at its largest."""
@@ -72,6 +72,7 @@ def most_resident(pid: int) -> float:
     return int(re.findall(r"^VmHWM:\s+(\d+) kB", status, flags=re.MULTILINE)[0]) / 1024
 
 
+@pytest.mark.slow
 @pytest.mark.apiserver
 async def test_h3b_a_process_full_of_unfinished_bodies_and_large_reviews_stays_in_its_budget(
     kubeconfig: Path, namespace: str, client: Client, deployment: Deployment, installed: None, tmp_path: Path

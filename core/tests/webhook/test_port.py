@@ -18,6 +18,7 @@ import orjson
 import pytest
 from core.tests.webhook.conftest import head, status_of
 from cryptography import x509
+from tests.support.reviews import Streams, connected, exchanged, review_of, unverified
 
 from airunway.process.connections import Cause
 from airunway.resource import Resource
@@ -28,7 +29,6 @@ from airunway.webhook.configuration import PATH
 from airunway.webhook.server import AdmissionServer, Limits
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.eventually import PATIENCE, eventually
-from airunway_testing.reviews import Streams, connected, exchanged, review_of, unverified
 
 MIB = 2**20
 SHORT = Limits(handshake_seconds=0.5, head_seconds=0.5, body_seconds=0.5, wait_seconds=0.2, accept_seconds=0)

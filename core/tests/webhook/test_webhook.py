@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 import pytest
 from core.tests.webhook.conftest import Deployment, Register
+from tests.support.reviews import WebhookClient
+from tests.support.webhook import local_settings, running_webhook
 
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.controller.policies import PolicyFile
@@ -21,8 +23,6 @@ from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.reviews import WebhookClient
-from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
 

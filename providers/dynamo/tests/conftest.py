@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.translations import MakeDeployment, deployments_like
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings, Upstream
@@ -14,7 +15,6 @@ from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway_dynamo.manifest import TRANSFORMERS
 from airunway_dynamo.settings import Settings
-from airunway_testing.translations import MakeDeployment, deployments_like
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 NAMES = tuple(transformer.name for transformer in TRANSFORMERS)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from tests.recorded import recorded_by
+from tests.support.translations import MakeDeployment, deployments_like
 
 from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway.plugins.settings import read_settings
 from airunway_kaito.manifest import INFERENCE_SET, TRANSFORMERS, WORKSPACE
 from airunway_kaito.settings import Settings
-from airunway_testing.translations import MakeDeployment, deployments_like
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 

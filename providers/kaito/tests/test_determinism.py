@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.determinism import outputs_of_processes, reordered
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import canonical_json
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_kaito.objects import desired
-from airunway_testing.determinism import outputs_of_processes, reordered
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 MAPS = st.dictionaries(NAMES, st.text(max_size=8), max_size=5)

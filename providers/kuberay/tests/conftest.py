@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.translations import MakeDeployment, deployments_like
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, ModelCache, RuntimeSettings, Upstream
@@ -16,7 +17,6 @@ from airunway.plugins.settings import read_settings
 from airunway.resource import Resource
 from airunway_kuberay.manifest import TRANSFORMERS
 from airunway_kuberay.settings import Settings
-from airunway_testing.translations import MakeDeployment, deployments_like
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 

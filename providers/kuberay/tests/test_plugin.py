@@ -7,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.determinism import outputs_of_processes, reordered
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import SelectionMode
@@ -18,7 +19,6 @@ from airunway.resource import Resource, canonical_json
 from airunway.selection.facts import provider_facts, request_of
 from airunway.selection.provider import choose_provider
 from airunway_kuberay.manifest import MANIFEST
-from airunway_testing.determinism import outputs_of_processes, reordered
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 META = {"name": "m", "namespace": "n"}

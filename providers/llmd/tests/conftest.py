@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.translations import MakeDeployment, deployments_like
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, RuntimeSettings, Upstream
@@ -12,7 +13,6 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway_llmd.manifest import TRANSFORMERS
 from airunway_llmd.settings import Settings
-from airunway_testing.translations import MakeDeployment, deployments_like
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.translations import MakeDeployment, deployments_like
 
 from airunway.plugins.contract import Context, ModelCache, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.sdk.workloads import LEADER_WORKER_SET
-from airunway_testing.translations import MakeDeployment, deployments_like
 from airunway_vllm.manifest import TRANSFORMERS
 from airunway_vllm.settings import Settings
 

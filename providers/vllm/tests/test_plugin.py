@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.determinism import outputs_of_processes, reordered
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Observed, SelectionMode
@@ -17,7 +18,6 @@ from airunway.resource import Resource, canonical_json
 from airunway.selection.facts import provider_facts, request_of
 from airunway.selection.provider import choose_provider
 from airunway.status.evidence import EventFacts
-from airunway_testing.determinism import outputs_of_processes, reordered
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 

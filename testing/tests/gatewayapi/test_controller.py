@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.gatewayapi.releases import API, EXTENSION, gateway_releases
 
 from airunway.kube import SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, annotations_of, dig
@@ -25,7 +26,6 @@ from airunway_testing.gatewayapi.kinds import (
     gateway_class,
     listener,
 )
-from airunway_testing.gatewayapi.releases import API, EXTENSION, gateway_releases
 from airunway_testing.operator import install_definitions, remove_definition
 
 pytestmark = pytest.mark.apiserver

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.gatewayapi.releases import API, EXTENSION, gateway_releases
 
 from airunway.kube import BadRequest, Client, Invalid, Kind
 from airunway.resource import Resource, key_of
@@ -18,7 +19,6 @@ from airunway_testing.gatewayapi.kinds import (
     istio_definitions,
     listener,
 )
-from airunway_testing.gatewayapi.releases import API, EXTENSION, gateway_releases
 from airunway_testing.operator import install_definitions, remove_definition
 from airunway_testing.simulators import discover_simulators
 

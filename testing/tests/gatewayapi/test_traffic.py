@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.gatewayapi.envoy import EnvoyError
+from tests.support.gatewayapi.picker import PlayedPicker
+from tests.support.gatewayapi.traffic import Ground
 
 from airunway.kube import SERVICE
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.eventually import eventually
-from airunway_testing.gatewayapi.envoy import EnvoyError
 from airunway_testing.gatewayapi.kinds import HTTP_ROUTE, INFERENCE_POOL
-from airunway_testing.gatewayapi.picker import PlayedPicker
-from airunway_testing.gatewayapi.traffic import Ground
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.gateway]
 
@@ -148,7 +148,7 @@ async def test_what_a_picker_refuses_is_the_clients_answer(ground: Ground) -> No
 
 
 async def test_fail_open_goes_on_without_a_picker(ground: Ground) -> None:
-    """Before there is a picker, and after it has crashed; see `airunway_testing.gatewayapi.envoy` about bodies."""
+    """Before there is a picker, and after it has crashed; see `tests.support.gatewayapi.envoy` about bodies."""
     await ground.server("llama-0", labels={"app": "llama"})
     await make_pool(ground, "llama")
     await make_route(ground, "llama", path_rule("/ml/llama", to_pool("llama")))

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import aiohttp
 import pytest
+from tests.support.s3 import Buckets, ObjectStore, object_store
 from yarl import URL
 
-from airunway_testing.modelhub.s3 import Buckets, ObjectStore, object_store
 from airunway_testing.modelhub.serving import CutBody, HttpError, LyingSize, Pattern, WrongByte
 
 WEIGHTS = Pattern(200_000, seed=3)

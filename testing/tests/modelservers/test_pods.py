@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.served import LABEL, create_deployment, write_status
 
 from airunway.kube import ENDPOINT_SLICE, POD, SERVICE, ApiError, Client, Kind, TransportError, load_config
 from airunway.resource import ObjectKey, dig, is_true
@@ -15,7 +16,6 @@ from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import Eventually
 from airunway_testing.modelservers.pods import PlayedServers, pods_answer
 from airunway_testing.operator import install_definitions
-from airunway_testing.served import LABEL, create_deployment, write_status
 
 pytestmark = pytest.mark.cluster
 

@@ -50,7 +50,7 @@ from airunway.rbac.policy_rules import repository_of
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.routing.backends import Backend, BackendKind, Picker, picker_for, pool_objects
 from airunway.routing.gateways import Target
-from airunway.routing.routes import Rules, route
+from airunway.routing.routes import RouteRules, route
 
 
 def _of_routes() -> Iterator[Attempt]:
@@ -298,7 +298,9 @@ def _written_by_the_core() -> dict[Kind, Resource]:
         MINE, backend=backend, chosen=picker, pull_secrets=["r"], destination_rule=DESTINATION_RULE.api_version
     )
     target = Target(gateway=ObjectKey("infra", "g"), section="http")
-    made.append(route(MINE, target=target, rules=Rules(path="/a/b", model_name="m"), backend=backend, timeout="5m"))
+    made.append(
+        route(MINE, target=target, rules=RouteRules(path="/a/b", model_name="m"), backend=backend, timeout="5m")
+    )
     by_kind = {kind.kind: kind for kind in (*PICKER_KINDS, HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE)}
     head = ("apiVersion", "kind", "metadata")
     return {by_kind[obj["kind"]]: {key: value for key, value in obj.items() if key not in head} for obj in made}

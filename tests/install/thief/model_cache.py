@@ -24,7 +24,7 @@ from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, artifact_labels, claim_name, claim_of, job_name
 from airunway.artifacts.deployments import request_of
-from airunway.artifacts.jobs import CA_PATH, CA_VOLUME, Step, job_of
+from airunway.artifacts.jobs import CA_PATH, CA_VOLUME, JobStep, job_of
 from airunway.kinds import MODEL_ARTIFACT, MODEL_TEMPLATE
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, Kind
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE
@@ -52,7 +52,7 @@ def _claim_of_artifact(name: str = _WEIGHTS) -> Resource:
     return complete(made, owner=_artifact(name), labels=artifact_labels(name))
 
 
-def _job_of_artifact(name: str = _WEIGHTS, step: Step = Step.DOWNLOAD) -> Resource:
+def _job_of_artifact(name: str = _WEIGHTS, step: JobStep = JobStep.DOWNLOAD) -> Resource:
     owner = _artifact(name)
     made = job_of(
         owner,
@@ -121,7 +121,7 @@ def _created(family: str, what: str, words: str, body: Resource) -> Attempt:
 
 def honest_of_the_cache() -> list[Attempt]:
     """What the model cache part writes, which its guard allows."""
-    bodies = [_job_of_artifact(name, step) for name in _ARTIFACTS for step in Step]
+    bodies = [_job_of_artifact(name, step) for name in _ARTIFACTS for step in JobStep]
     bodies += [_claim_of_artifact(name) for name in _ARTIFACTS]
     bodies += [_claim_of_volume(name) for name in (MINE, "y" * 52)]
     bodies += [made_of_the_cache(mode) for mode in ("Shared", "Dedicated")]

@@ -165,7 +165,7 @@ class LocalObjectReference(ApiModel):
     name: str = Field(max_length=253, description="Name of the object, in the namespace of the deployment. Required.")
 
 
-class CABundle(ApiModel):
+class CABundleReference(ApiModel):
     """Certificates of authorities that are trusted besides those of the image."""
 
     config_map: str = Field(
@@ -265,7 +265,7 @@ class Toleration(ApiModel):
 _Capability = Annotated[Literal["IPC_LOCK"], WithJsonSchema({"type": "string", "enum": ["IPC_LOCK"]})]
 
 
-class Capabilities(ApiModel):
+class LinuxCapabilities(ApiModel):
     """Linux capabilities of the model's container."""
 
     add: list[_Capability] = Field(
@@ -298,8 +298,8 @@ class SecurityContext(ApiModel):
         description="Number of the group that volumes are given to, so that the user can write to them. Default: none; "
         "some providers have one of their own.",
     )
-    capabilities: Capabilities = Field(
-        default_factory=Capabilities, description="Capabilities of the model's container. Default: none are added."
+    capabilities: LinuxCapabilities = Field(
+        default_factory=LinuxCapabilities, description="Capabilities of the model's container. Default: none are added."
     )
     read_only_root_filesystem: bool = Field(
         default=False,

@@ -11,7 +11,7 @@ from airunway.api._deployment_status import ModelDeploymentCondition, WorkStatus
 from airunway.api.base import (
     ApiModel,
     ApiObject,
-    CABundle,
+    CABundleReference,
     Count,
     Duration,
     EnvVar,
@@ -108,7 +108,7 @@ class ModelArtifactSpec(ApiModel):
         json_schema_extra=list_map("name"),
         description="Environment variables of the download, such as AWS_REGION. Default: those of the config.",
     )
-    ca_bundle: CABundle | None = Field(
+    ca_bundle: CABundleReference | None = Field(
         default=None,
         description="Authorities that the download trusts besides the public ones, for a hub or store with a private "
         "one: a ConfigMap of the namespace. Default: that of the config.",

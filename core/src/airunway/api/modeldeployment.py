@@ -11,7 +11,7 @@ from airunway.api.base import (
     EMPTY_MEANS_ABSENT,
     SERVER_DEFAULT,
     ApiModel,
-    CABundle,
+    CABundleReference,
     Count,
     EnvVar,
     FreeForm,
@@ -167,7 +167,7 @@ class ModelCacheSpec(ApiModel):
             description="Access mode of the cache volume. Default: that of the runtime config, else ReadWriteMany.",
         )
     )
-    ca_bundle: CABundle | None = Field(
+    ca_bundle: CABundleReference | None = Field(
         default=None,
         description="Authorities that the download trusts besides the public ones, for a hub with a private one: a "
         "ConfigMap of the namespace. Default: that of the runtime config.",

@@ -11,7 +11,7 @@ from airunway.api._deployment_status import ModelDeploymentCondition, WorkStatus
 from airunway.api.base import (
     ApiModel,
     ApiObject,
-    CABundle,
+    CABundleReference,
     Count,
     Duration,
     LocalObjectReference,
@@ -72,7 +72,7 @@ class ModelSourceSpec(ApiModel):
         json_schema_extra=list_map("name"),
         description="Secrets with the registry's credentials, in the operator's namespace. Default: none.",
     )
-    ca_bundle: CABundle | None = Field(
+    ca_bundle: CABundleReference | None = Field(
         default=None,
         description="Authorities that are trusted besides the public ones, for a registry with a private one: a "
         "ConfigMap in the operator's namespace. Default: none.",

@@ -15,7 +15,7 @@ from airunway.api._deployment_status import ModelDeploymentCondition
 from airunway.api.base import (
     ApiModel,
     ApiObject,
-    CABundle,
+    CABundleReference,
     Count,
     Duration,
     EnvVar,
@@ -179,7 +179,7 @@ class _ConfigSpec(ApiModel):
         default_factory=RuntimeConfigSecrets,
         description="Secrets that deployments use; only in a RuntimeConfig. Default: none.",
     )
-    ca_bundle: CABundle | None = Field(
+    ca_bundle: CABundleReference | None = Field(
         default=None,
         description="Authorities that downloads and discovery Jobs trust besides the public ones: a ConfigMap in the "
         "namespace of the Job. Default: none.",

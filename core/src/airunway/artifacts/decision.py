@@ -365,7 +365,7 @@ class _Work:
             self._say(failed.reason, f"{failed.message}; the Job tries it again")
         elif held := held_job(job):
             self._say("Starting", held)
-        elif step is Step.CHECK_SIZE:
+        elif step is JobStep.CHECK_SIZE:
             self._say("JobRunning", "the size of the weights is measured")
         elif dig(self.facts.progress, "phase") == "Verifying":
             self._say("Verifying", "the files are compared with what their source says")

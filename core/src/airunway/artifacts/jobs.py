@@ -74,7 +74,7 @@ _TOKEN_KEY = "HF_TOKEN"
 _CLAIM_VARIABLE = "AIRUNWAY_CLAIM_UID"
 
 
-class Step(StrEnum):
+class JobStep(StrEnum):
     """What a Job does; also the command of the downloader and the name of its container."""
 
     CHECK_SIZE = "check-size"
@@ -94,14 +94,21 @@ class _Settings:
 
 
 SETTINGS = {
-    Step.CHECK_SIZE: _Settings(component="check-size", ttl=300, deadline=600, memory=("64Mi", "256Mi")),
-    Step.DOWNLOAD: _Settings(component="model-storage", ttl=600, deadline=86_400, memory=("256Mi", "1Gi")),
+    JobStep.CHECK_SIZE: _Settings(component="check-size", ttl=300, deadline=600, memory=("64Mi", "256Mi")),
+    JobStep.DOWNLOAD: _Settings(component="model-storage", ttl=600, deadline=86_400, memory=("256Mi", "1Gi")),
 }
 """The limits of each step, by the specification's table."""
 
 
 def job_of(
-    artifact: Resource, step: Step, *, name: str, image: str, revision: str, claim: str, config: EffectiveConfig | None
+    artifact: Resource,
+    step: JobStep,
+    *,
+    name: str,
+    image: str,
+    revision: str,
+    claim: str,
+    config: EffectiveConfig | None,
 ) -> Resource:
     """The Job of a step, without owner and namespace. `claim` is mounted by a download only."""
     settings, spec = SETTINGS[step], mapping_at(artifact, "spec")
@@ -121,7 +128,7 @@ def job_of(
         "volumeMounts": [{"name": "scratch", "mountPath": SCRATCH_PATH}],
     }
     volumes: list[Resource] = [{"name": "scratch", "emptyDir": {}}]
-    if step is Step.DOWNLOAD:
+    if step is JobStep.DOWNLOAD:
         container["ports"] = [{"name": "progress", "containerPort": PROGRESS_PORT, "protocol": "TCP"}]
         container["volumeMounts"].append({"name": _CLAIM, "mountPath": CACHE_PATH})
         volumes.append({"name": _CLAIM, "persistentVolumeClaim": {"claimName": claim}})
@@ -226,7 +233,7 @@ def restricted_pod() -> Resource:
     }
 
 
-def _failure_rules(step: Step) -> list[Resource]:
+def _failure_rules(step: JobStep) -> list[Resource]:
     """A disruption is not counted; an error that a new try cannot mend fails the Job at once."""
     return [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -237,11 +244,11 @@ def _failure_rules(step: Step) -> list[Resource]:
     ]
 
 
-def _arguments(spec: Resource, step: Step, revision: str) -> list[str]:
+def _arguments(spec: Resource, step: JobStep, revision: str) -> list[str]:
     """The downloader's arguments; the kubelet expands ``$(NAME)``, so dollar signs are doubled."""
     source = mapping_at(spec, "source")
     words = [str(source.get("uri", ""))]
-    if step is Step.DOWNLOAD:
+    if step is JobStep.DOWNLOAD:
         words += ["--into", CACHE_PATH]
     if revision := revision or str(source.get("revision") or ""):
         words.append(f"--revision={revision}")
@@ -311,7 +318,7 @@ class Result:
     """When the pod ended; None if it is not known."""
 
 
-def result_of(pod: Resource | None, step: Step) -> Result:
+def result_of(pod: Resource | None, step: JobStep) -> Result:
     """The result of a Job's last pod. Without a pod, or with a message that cannot be read, it is a failure."""
     if pod is None:
         return _failed("JobFailed", "the pod of the Job was deleted, and its result with it")
@@ -330,13 +337,13 @@ def result_of(pod: Resource | None, step: Step) -> Result:
     return _success(found.get("ok"), step, at=at)
 
 
-def _success(ok: object, step: Step, *, at: datetime | None) -> Result:
+def _success(ok: object, step: JobStep, *, at: datetime | None) -> Result:
     size, files, digest = dig(ok, "bytes"), dig(ok, "files"), dig(ok, "digest", default="")
     if not is_integer(size) or not 0 < size <= MAX_BYTES or not is_integer(files) or files < 1:
         return _failed(
             "VerificationFailed", f"the downloader reports a size that cannot be: {bounded(str(size))}", at=at
         )
-    if step is Step.DOWNLOAD and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
+    if step is JobStep.DOWNLOAD and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
         return _failed("VerificationFailed", "the downloader reports no digest of what it fetched", at=at)
     revision = dig(ok, "revision", default="")
     return Result(
@@ -385,7 +392,7 @@ def _parsed(text: object) -> Resource | None:
     return found if isinstance(found, dict) else None
 
 
-def _terminated(pod: Resource, step: Step) -> Resource | None:
+def _terminated(pod: Resource, step: JobStep) -> Resource | None:
     for status in list_at(pod, "status", "containerStatuses"):
         if dig(status, "name") == step.value:
             state = dig(status, "state", "terminated")
@@ -393,7 +400,7 @@ def _terminated(pod: Resource, step: Step) -> Resource | None:
     return None
 
 
-def exit_code(pod: Resource, step: Step) -> object:
+def exit_code(pod: Resource, step: JobStep) -> object:
     """The exit code of a pod's container; None if it has not ended."""
     return dig(_terminated(pod, step), "exitCode")
 
@@ -444,7 +451,7 @@ def ended_at(job: Resource) -> datetime | None:
 
 def downloads(obj: Resource) -> bool:
     """Whether a Job, or a Job's pod, fetches weights."""
-    return labels_of(obj).get(names.COMPONENT) == SETTINGS[Step.DOWNLOAD].component
+    return labels_of(obj).get(names.COMPONENT) == SETTINGS[JobStep.DOWNLOAD].component
 
 
 def newest_pod(pods: Iterable[Resource], job: str) -> Resource | None:

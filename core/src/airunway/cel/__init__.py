@@ -87,7 +87,7 @@ class Evaluator(StrEnum):
 _MODULES = {Evaluator.CEL_CPP: "cel_expr_python", Evaluator.CEL_PYTHON: "celpy"}
 
 
-class Backend(Protocol):
+class CompiledExpression(Protocol):
     """One compiled expression of one library."""
 
     def evaluate(self, bindings: Mapping[str, object]) -> object:
@@ -101,7 +101,7 @@ class CelProgram:
     evaluator: Evaluator
     cost: CostModel | None
     """None for a trusted expression, whose cost is not checked."""
-    backend: Backend
+    backend: CompiledExpression
 
     def work(self, size: DataSize) -> int:
         """Returns about how many characters `evaluate` may touch with bindings of this size; 0 if it is trusted.
@@ -153,7 +153,7 @@ def compile_expression(
     quantities = evaluator is None and uses_quantities(expression)
     chosen = Evaluator.CEL_PYTHON if quantities else evaluator or _preferred()
     # Imported here: each library is large, and only one of them is needed (and perhaps installed).
-    compile_program: Callable[[str, tuple[str, ...]], Backend]
+    compile_program: Callable[[str, tuple[str, ...]], CompiledExpression]
     if chosen is Evaluator.CEL_CPP:
         from airunway.cel._cel_cpp import compile_program
     else:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import yaml
 
 from airunway.gc_tuning import gc_paused
-from airunway.resource import Resource, copy_of, dig, key_of, labels_of
+from airunway.resource import Resource, copy_of, dig, key_of, labels_of, text_at
 
 
 class ManifestError(ValueError):
@@ -174,12 +174,19 @@ def _with_others(configs: list[Resource], others: Sequence[Path], namespace: str
 
 
 def _configs_among(objects: Iterable[Resource], namespace: str) -> list[Resource]:
-    """The runtime configs among the objects, RuntimeConfigs with their namespace."""
-    return [
-        in_namespace(obj, namespace) if obj["kind"] == "RuntimeConfig" else obj
-        for obj in objects
-        if obj.get("kind") in ("RuntimeConfig", "ClusterRuntimeConfig")
-    ]
+    """The runtime configs among the objects, RuntimeConfigs with their namespace.
+
+    Raises ManifestError for one that an API server would refuse.
+    """
+    from airunway.validation import validate
+
+    found = []
+    for obj in objects:
+        if obj.get("kind") in ("RuntimeConfig", "ClusterRuntimeConfig"):
+            for violation in validate(obj):
+                raise ManifestError(f"{obj['kind']} {text_at(obj, 'metadata', 'name') or '(no name)'}: {violation}")
+            found.append(in_namespace(obj, namespace) if obj["kind"] == "RuntimeConfig" else obj)
+    return found
 
 
 def definitions_in(path: Path) -> list[Resource]:

@@ -1,8 +1,8 @@
 """Which runtime config a deployment follows, what it says, and its hash (docs/runtime-configs.md).
 
 A deployment in the namespace ``ml-team`` without a ``runtimeConfigName`` follows the RuntimeConfig ``default`` of
-``ml-team``, else the ClusterRuntimeConfig ``default``, else none. The API server refuses wrong types. Where a config
-has one all the same, the default counts, and `problems_of` names the field.
+``ml-team``, else the ClusterRuntimeConfig ``default``, else none. The API server refuses wrong types, and so do the
+commands that read a config from a file. `problems_of` names what the CRD cannot refuse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from airunway.configs.canonical import (
     CAPACITY_BLOCKED_AFTER,
     DEPENDENCY_GRACE_PERIOD,
-    DURATIONS,
     canonical,
     canonical_duration,
     merge,
@@ -97,7 +96,7 @@ class Routing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage:
+class StorageChoice:
     """What a config says about claims."""
 
     class_name: str = ""
@@ -208,9 +207,9 @@ class EffectiveConfig:
         )
 
     @cached_property
-    def storage(self) -> Storage:
+    def storage(self) -> StorageChoice:
         """What it says about claims."""
-        return Storage(
+        return StorageChoice(
             class_name=text_at(self.spec, "storage", "defaultStorageClassName"),
             headroom_percent=_whole_number(dig(self.spec, "storage", "pvcHeadroomPercent"), 10, least=0),
             access_mode=text_at(self.spec, "storage", "accessMode") or "ReadWriteMany",
@@ -368,9 +367,6 @@ def is_refused(deployment: Resource) -> bool:
 
 def check(config: Resource) -> tuple[Problem, ...]:
     """Returns what cannot be used in one stored config, looked at by itself: its condition ``ConfigValid``."""
-    spec = config.get("spec") if isinstance(config, dict) else None
-    if spec is not None and not isinstance(spec, dict):
-        return (Problem(field="spec", message="must be an object: it is ignored"),)
     return tuple(problems_of(stored(config)))
 
 
@@ -492,40 +488,19 @@ def _pod_settings_size(spec: Resource) -> int:
     return len(canonical_json(settings))
 
 
-_OBJECTS: tuple[tuple[str, ...], ...] = (
-    ("storage",),
-    ("routing",),
-    ("routing", "gatewayRef"),
-    ("routing", "annotations"),
-    ("secrets",),
-    ("labelPropagation",),
-    ("statusPolicy",),
-)
-_LISTS: tuple[tuple[str, ...], ...] = (("env",), ("imagePullSecrets",), ("labelPropagation", "match"))
-
-
 def problems_of(spec: Resource) -> Iterator[Problem]:
-    """Yields what cannot be used in a spec, stored or effective."""
-    for path in _OBJECTS:
-        if not isinstance(dig(spec, *path), dict | None):
-            yield Problem(field=_name(path), message="must be an object: it is ignored")
-    for path in _LISTS:
-        if not isinstance(dig(spec, *path), list | None):
-            yield Problem(field=_name(path), message="must be a list: it is ignored")
-    for index, entry in enumerate(list_at(spec, "env")):
-        if not _is_variable(entry):
-            yield Problem(field=f"spec.env[{index}]", message="must be an object with a name: it is ignored")
-    for path in DURATIONS:
-        value = dig(spec, *path)
-        if value not in (None, "") and parse_duration(value) is None:
-            message = f"{'.'.join(path)} must be a duration such as 10s, 5m or 1h"
-            yield Problem(field=_name(path), message=message)
+    """Yields what cannot be used in a spec, stored or effective, although its CRD allows it."""
     for index, pattern in enumerate(list_at(spec, "labelPropagation", "match")):
         wrong = pattern_problem(pattern)
         if wrong is not None:
             at = f"spec.labelPropagation.match[{index}]"
             yield Problem(field=at, message=f"{wrong}; the pattern is passed over")
-    yield from _template_problems(dig(spec, "routing", "pathTemplate"))
+    template = text_at(spec, "routing", "pathTemplate")
+    if template:
+        try:
+            parse_template(template)
+        except PathTemplateError as error:
+            yield Problem(field="spec.routing.pathTemplate", message=str(error))
     size = _pod_settings_size(spec)
     if size > MAX_POD_SETTINGS:
         yield Problem(
@@ -533,23 +508,6 @@ def problems_of(spec: Resource) -> Iterator[Problem]:
             message=f"the settings of pods (env, imagePullSecrets, token) have {size} bytes of JSON, more than "
             f"{MAX_POD_SETTINGS}: put large values into a ConfigMap and name it with valueFrom",
         )
-
-
-def _template_problems(template: object) -> Iterator[Problem]:
-    if template in (None, ""):
-        return
-    at = "spec.routing.pathTemplate"
-    if not isinstance(template, str):
-        yield Problem(field=at, message="must be text, such as /{.metadata.namespace}/{.metadata.name}")
-        return
-    try:
-        parse_template(template)
-    except PathTemplateError as error:
-        yield Problem(field=at, message=str(error))
-
-
-def _name(path: tuple[str, ...]) -> str:
-    return "spec." + ".".join(path)
 
 
 BUILT_IN = _effective({}, name="", namespace="", scope=Scope.CLUSTER)

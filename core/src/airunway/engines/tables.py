@@ -11,6 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+SERVING_PORT = 8000
+"""The port of model servers: the default of vLLM, of Dynamo's Frontend and of Ray Serve. KAITO's pods have 5000."""
+
+VLLM_IMAGE = "vllm/vllm-openai:v0.23.0"
+"""The image of vLLM where neither a deployment nor a setting names one. A released transformer keeps the image of its
+release as a literal, so that a change here restarts nothing."""
+
 
 class UnknownEngineError(LookupError):
     """No flag table exists for an engine in that dialect."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from airunway.api import names
 from airunway.api.paths import RESERVED_PATHS, RESERVED_SEGMENTS
-from airunway.artifacts.jobs import CA_PATH, CACHE_PATH, ENVIRONMENT, PROGRESS_PORT, SCRATCH_PATH, USER, Step
+from airunway.artifacts.jobs import CA_PATH, CACHE_PATH, ENVIRONMENT, PROGRESS_PORT, SCRATCH_PATH, USER, JobStep
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM
@@ -295,7 +295,7 @@ def artifact_contents() -> list[PolicyRule]:
 
 
 def _job_rules() -> list[PolicyRule]:
-    steps = [step.value for step in Step]
+    steps = [step.value for step in JobStep]
     own = " || ".join(
         f"variables.pods[0].containers[0].name == {quoted(step)} && {_called('object.metadata.name', step)}"
         for step in steps

@@ -24,8 +24,8 @@ from airunway.resource import (
 from airunway.routing.backends import (
     Backend,
     BackendKind,
+    NoBackendYet,
     Picker,
-    Waiting,
     announced,
     backend_of,
     live_backend,
@@ -35,7 +35,7 @@ from airunway.routing.backends import (
     pool_objects,
 )
 from airunway.routing.changes import changes_of
-from airunway.routing.claims import ClaimKind, Conflict
+from airunway.routing.claims import ClaimConflict, ClaimKind
 from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, parents_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
@@ -49,7 +49,7 @@ from airunway.routing.intent import (
     keeps_unasked,
 )
 from airunway.routing.remarks import FIELD_OF_CLAIM, as_served, asked_for, holding, lost_remarks
-from airunway.routing.routes import Rules, annotations_for, request_timeout, route, rules_in
+from airunway.routing.routes import RouteRules, annotations_for, request_timeout, route, rules_in
 from airunway.status.conditions import Condition, is_dry_run, is_paused
 from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import Verdict
@@ -202,7 +202,7 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
         return _not_ready(facts, intent, "ReferenceNotFound", message, made=made)
     verdict = verdict_of(facts.user_route, gateways=facts.gateways, pool=facts.pool_behind)
     found = backend if isinstance(backend, Backend) else None
-    if isinstance(backend, Waiting):
+    if isinstance(backend, NoBackendYet):
         verdict = Verdict(ready=False, reason=backend.reason, message=backend.message)
     elif verdict.ready:
         verdict = _hindrance(facts, intent, backend, lost=()) or verdict
@@ -241,12 +241,12 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     if intent.path_problem:
         return _not_ready(facts, intent, intent.path_reason, intent.path_problem, made=_kept_pool(facts))
     backend = _backend(facts, intent)
-    if isinstance(backend, Waiting):
+    if isinstance(backend, NoBackendYet):
         waiting = _not_ready(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
         # A provider that makes the pool itself waits for the backend in this status.
         return replace(waiting, transient=_announced(facts, intent) is None)
     lost = {conflict.claim.kind for conflict in facts.conflicts}
-    rules = Rules(
+    rules = RouteRules(
         path="" if ClaimKind.PATH in lost else intent.path,
         model_name="" if ClaimKind.MODEL_NAME in lost or intent.name_denied else intent.model_name,
     )
@@ -265,7 +265,7 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     return _route_made(facts, intent, target, backend, rules)
 
 
-def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: Rules) -> Decision:
+def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: RouteRules) -> Decision:
     deployment, config = facts.deployment, facts.config
     chosen, pool_is_missing = _picker(facts), backend.ours and facts.own_pool is None
     # A refused pool is written again in each pass. Until it exists, the route leads to the Service.
@@ -315,12 +315,12 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
 def _silent(facts: Facts, intent: Intent, warnings: Sequence[str]) -> Decision:
     """No route, and no condition: what hinders it is a warning."""
     target = intent.choice.target
-    status = _status(facts, intent, ready=False, target=target, backend=None, rules=Rules(), warnings=warnings)
+    status = _status(facts, intent, ready=False, target=target, backend=None, rules=RouteRules(), warnings=warnings)
     return Decision(objects=_kept_pool(facts), gateway=status)
 
 
 def _hindrance(
-    facts: Facts, intent: Intent, backend: Backend, *, lost: Sequence[Conflict], only_refusals: bool = False
+    facts: Facts, intent: Intent, backend: Backend, *, lost: Sequence[ClaimConflict], only_refusals: bool = False
 ) -> Verdict | None:
     """What is missing although a route may be accepted: a rule, or the picker behind it.
 
@@ -419,7 +419,7 @@ def _wants_pool(facts: Facts) -> bool:
     return isinstance(wanted, Backend) and wanted.ours
 
 
-def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
+def _backend(facts: Facts, intent: Intent) -> Backend | NoBackendYet:
     """The backend; that of the live route while the endpoint is not reported, or the provider's capabilities are not
     known.
     """
@@ -478,7 +478,7 @@ def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
         pools_served=True,
         picker=_picker(facts) is not None,
     )
-    if isinstance(found, Waiting):
+    if isinstance(found, NoBackendYet):
         found = live_pool(facts.deployment, live) or found
     if not (isinstance(found, Backend) and found.ours):
         return ()
@@ -504,7 +504,7 @@ def _not_ready(
     return Decision(
         objects=made,
         condition=_condition(Verdict(ready=False, reason=reason, message=message)),
-        gateway=_status(facts, intent, ready=False, target=intent.choice.target, backend=None, rules=Rules()),
+        gateway=_status(facts, intent, ready=False, target=intent.choice.target, backend=None, rules=RouteRules()),
     )
 
 
@@ -515,7 +515,7 @@ def _status(
     ready: bool | None,
     target: Target | None,
     backend: Backend | None,
-    rules: Rules | None = None,
+    rules: RouteRules | None = None,
     warnings: Sequence[str] = (),
 ) -> Resource:
     """``status.gateway``; `rules` are those that are made (None: as the deployment wants them)."""

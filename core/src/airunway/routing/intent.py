@@ -33,7 +33,7 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.routing.claims import Claim, ClaimKind, Conflict
+from airunway.routing.claims import Claim, ClaimConflict, ClaimKind
 from airunway.routing.gateways import (
     ChosenGateway,
     Detection,
@@ -126,7 +126,7 @@ class Facts:
     """The API server refused the pool, or an object of the picker before it, when it was last written."""
     refused: Collection[Target] = ()
     """Where a Gateway has last refused a route of the namespace (`is_shut_out`)."""
-    conflicts: Sequence[Conflict] = ()
+    conflicts: Sequence[ClaimConflict] = ()
     """The claims of the deployment that others hold (`Claims.conflicts`)."""
     probe: Probe | None = None
     """The newest probe; None: not done."""

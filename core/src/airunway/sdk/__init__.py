@@ -16,7 +16,7 @@ from airunway.engines.arguments import (
     keyword_arguments,
     literal,
 )
-from airunway.engines.tables import VLLM_FRONTEND, FlagTable, Frontend, flag_table
+from airunway.engines.tables import SERVING_PORT, VLLM_FRONTEND, VLLM_IMAGE, FlagTable, Frontend, flag_table
 from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,
@@ -143,7 +143,9 @@ __all__ = [
     "NIXL_HOST",
     "NIXL_TRANSFER",
     "RESERVED",
+    "SERVING_PORT",
     "VLLM_FRONTEND",
+    "VLLM_IMAGE",
     "Compatibility",
     "Component",
     "Context",

@@ -15,6 +15,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
+from airunway.engines.tables import SERVING_PORT
 from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
 from airunway.resource import Resource
 from airunway.sdk.conditions import condition, moment, records, text, truth
@@ -148,7 +149,7 @@ class Servers:
     """Component label of the pods."""
     role: str = ""
     """Role in the spec (``prefill``, ``decode``); empty in aggregated mode."""
-    port: int = 8000
+    port: int = SERVING_PORT
     image: str = ""
     """Used if the deployment names no image."""
     extra: tuple[str, ...] = ()

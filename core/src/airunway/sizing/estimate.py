@@ -12,7 +12,7 @@ from airunway.sizing.nodes import GpuFacts
 from airunway.sizing.precision import Quantized, kv_element
 from airunway.sizing.reserve import Reserve, Share, reserve_of, static_fraction
 from airunway.sizing.values import GIB, Term, Unknown, gib
-from airunway.sizing.workload import Workload
+from airunway.sizing.workload import WorkerSettings
 
 _BLOCK = 16
 """Tokens of the smallest KV block; fewer are no context."""
@@ -24,7 +24,7 @@ _CONTEXT = int(0.51 * GIB)
 """The CUDA context, outside vLLM's fraction (same results)."""
 
 
-class Verdict(StrEnum):
+class FitVerdict(StrEnum):
     """Whether a worker fits."""
 
     FITS = "fits"
@@ -57,7 +57,7 @@ class Estimate:
 
     layout: Layout
     gpu: GpuFacts
-    verdict: Verdict
+    verdict: FitVerdict
     why: str
     """One sentence with the numbers that decide."""
     terms: tuple[Term, ...] = ()
@@ -85,7 +85,7 @@ class Estimate:
     @property
     def usable(self) -> bool:
         """Whether it starts as it was asked for."""
-        return self.verdict in (Verdict.FITS, Verdict.TIGHT)
+        return self.verdict in (FitVerdict.FITS, FitVerdict.TIGHT)
 
 
 def legal_tensor_parallel(checkpoint: Checkpoint, most: int) -> tuple[int, ...] | Unknown:
@@ -140,11 +140,11 @@ def _padded(layers: tuple[LayerGroup, ...]) -> dict[LayerGroup, int]:
     return {group: -(-group.layers // unit) * unit for group in layers}
 
 
-def estimate(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, layout: Layout) -> Estimate:
+def estimate(checkpoint: Checkpoint, workload: WorkerSettings, gpu: GpuFacts, layout: Layout) -> Estimate:
     """Sizes one worker. Every quantity that is not known makes the verdict unknown, unless the weights alone decide."""
-    found = Estimate(layout=layout, gpu=gpu, verdict=Verdict.UNKNOWN, why="", notes=workload.problems)
+    found = Estimate(layout=layout, gpu=gpu, verdict=FitVerdict.UNKNOWN, why="", notes=workload.problems)
     if refusal := _refusal(checkpoint, workload, layout):
-        return replace(found, verdict=Verdict.IMPOSSIBLE, why=refusal)
+        return replace(found, verdict=FitVerdict.IMPOSSIBLE, why=refusal)
     weights, total = checkpoint.weights, gpu.memory
     if isinstance(weights, Unknown):
         return replace(found, why=f"weights unknown: {weights.why}")
@@ -155,7 +155,7 @@ def estimate(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, layout: 
         return replace(found, why=f"memory of the GPU unknown: {total.why}")
     if loaded.size > total:
         why = f"the weights need {gib(loaded.size)} on each GPU, which has {gib(total)}"
-        return replace(found, verdict=Verdict.NOT, why=why, short=loaded.size - total)
+        return replace(found, verdict=FitVerdict.NOT, why=why, short=loaded.size - total)
     if reserve is None:
         return replace(found, why=f"no reserve is known for engine {workload.engine or '(none)'}")
     tokens, sequences = _batch(reserve, workload, total)
@@ -167,7 +167,7 @@ def estimate(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, layout: 
     found = replace(found, terms=terms, budget=budget, pool=pool)
     if pool <= 0:
         why = f"nothing is left for the KV cache: {gib(-pool)} are missing on each GPU"
-        found = replace(found, verdict=Verdict.NOT, why=why, short=-pool)
+        found = replace(found, verdict=FitVerdict.NOT, why=why, short=-pool)
     layers, element = checkpoint.layers, kv_element(workload.kv_cache_dtype, plain=checkpoint.element)
     if isinstance(layers, Unknown) or isinstance(element, Unknown):
         unknown = layers if isinstance(layers, Unknown) else element
@@ -200,12 +200,12 @@ def estimate(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, layout: 
     found = replace(found, bounds=_bounds(weights, found, one))
     verdict, why = _judged(found, workload)
     found = replace(found, verdict=verdict, why=why)
-    if found.verdict is Verdict.FITS and (warning := _outside(checkpoint, workload, reserve, total, sequences)):
-        return replace(found, verdict=Verdict.TIGHT, why=warning)
+    if found.verdict is FitVerdict.FITS and (warning := _outside(checkpoint, workload, reserve, total, sequences)):
+        return replace(found, verdict=FitVerdict.TIGHT, why=warning)
     return found
 
 
-def _judged(found: Estimate, workload: Workload) -> tuple[Verdict, str]:
+def _judged(found: Estimate, workload: WorkerSettings) -> tuple[FitVerdict, str]:
     assert found.pool is not None
     assert found.sequence_bytes is not None
     most, fitting = found.max_context or 0, found.max_sequences
@@ -213,15 +213,15 @@ def _judged(found: Estimate, workload: Workload) -> tuple[Verdict, str]:
     if not found.short:
         more = "" if fitting is None else f", {fitting:,} at once"
         why = f"{asked}: {gib(found.sequence_bytes)} each of {gib(found.pool)} for the KV cache{more}"
-        return Verdict.FITS, why
+        return FitVerdict.FITS, why
     if most >= _BLOCK:
         at_once = f" or {fitting:,} sequences" if fitting else ""
         why = f"with at most {most:,} tokens{at_once}: {asked} need {gib(found.short)} more on each GPU"
-        return Verdict.LESS, why
-    return Verdict.NOT, f"{gib(found.short)} are missing on each GPU for {asked}"
+        return FitVerdict.LESS, why
+    return FitVerdict.NOT, f"{gib(found.short)} are missing on each GPU for {asked}"
 
 
-def _refusal(checkpoint: Checkpoint, workload: Workload, layout: Layout) -> str:
+def _refusal(checkpoint: Checkpoint, workload: WorkerSettings, layout: Layout) -> str:
     """Why the engine would not start with these settings; empty if it would."""
     size = layout.tensor_parallel
     legal = legal_tensor_parallel(checkpoint, size)
@@ -251,7 +251,7 @@ def _loaded(checkpoint: Checkpoint, weights: Weights, layout: Layout, expert_mul
     return Term(name="weights", size=-(-stage // layout.tensor_parallel), source=f"{source}{split}")
 
 
-def _batch(reserve: Reserve, workload: Workload, total: int) -> tuple[int, int]:
+def _batch(reserve: Reserve, workload: WorkerSettings, total: int) -> tuple[int, int]:
     """Prompt tokens of one batch, and sequences."""
     tokens, sequences = next(((t, s) for least, t, s in reserve.batches if total >= least), (0, 0))
     if workload.batched_tokens is not None:
@@ -261,7 +261,7 @@ def _batch(reserve: Reserve, workload: Workload, total: int) -> tuple[int, int]:
 
 def _split(
     checkpoint: Checkpoint,
-    workload: Workload,
+    workload: WorkerSettings,
     reserve: Reserve,
     layout: Layout,
     total: int,
@@ -334,7 +334,7 @@ def _longest(need: Callable[[int], int], pool: int, limit: int) -> int:
     return low
 
 
-def _outside(checkpoint: Checkpoint, workload: Workload, reserve: Reserve, total: int, sequences: int) -> str:
+def _outside(checkpoint: Checkpoint, workload: WorkerSettings, reserve: Reserve, total: int, sequences: int) -> str:
     """A warning if the spec raises vLLM's fraction so far that what it needs outside may not fit; empty if not."""
     given = workload.fraction
     if reserve.share is not Share.TOTAL or given is None or reserve.fraction is None or given <= reserve.fraction:

@@ -23,7 +23,7 @@ _ANY_RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?![0-9.])", r
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class WorkerSettings:
     """One worker: its engine and the settings that decide about memory. None: the engine's default."""
 
     engine: str
@@ -55,7 +55,7 @@ class Role:
     name: str
     """Empty in aggregated mode."""
     workers: int
-    workload: Workload
+    workload: WorkerSettings
 
 
 def roles_of(deployment: ModelDeployment, *, engine: str, sequences: int = 1) -> tuple[Role, ...]:
@@ -78,14 +78,14 @@ def roles_of(deployment: ModelDeployment, *, engine: str, sequences: int = 1) ->
     return (Role(name="", workers=spec.scaling.replicas, workload=workload),)
 
 
-def _settings(deployment: ModelDeployment, engine: str, sequences: int) -> Workload:
+def _settings(deployment: ModelDeployment, engine: str, sequences: int) -> WorkerSettings:
     settings = deployment.spec.engine
     image = settings.image or deployment.spec.image or ""
     options = _options(settings.args, settings.extra_args)
     try:
         table = flag_table(engine)
     except UnknownEngineError:
-        return Workload(
+        return WorkerSettings(
             engine=engine, context=settings.context_length, sequences=sequences, eager=settings.enforce_eager
         )
     problems: list[str] = []
@@ -108,7 +108,7 @@ def _settings(deployment: ModelDeployment, engine: str, sequences: int) -> Workl
             fraction = float(given)
         else:
             problems.append(f"the memory fraction {given[:40]!r} is not from 0 to 1: the default is counted")
-    return Workload(
+    return WorkerSettings(
         engine=engine,
         release=release_of(engine, image) or _tagged(image),
         context=number(*spelled(table.context_length)) or settings.context_length,

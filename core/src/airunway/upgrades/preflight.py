@@ -26,7 +26,7 @@ from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class CRDChange:
     """The replacement of one CRD of a provider's kinds."""
 
     crd: str
@@ -39,7 +39,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class ProviderInUse:
     """Kinds, deployments and upstream objects of a provider in a cluster."""
 
     cluster: Cluster
@@ -57,7 +57,7 @@ class Preflight:
     """The forecasts for a provider's deployments; none if the API server would refuse a CRD."""
 
     provider: str
-    changes: tuple[Change, ...]
+    changes: tuple[CRDChange, ...]
     forecasts: tuple[Forecast, ...]
 
     @property
@@ -98,7 +98,7 @@ async def read_kinds(client: Client, host: ProviderHost, kubernetes: tuple[int, 
     return with_definitions(host, installed, Cluster(definitions={}, kubernetes=kubernetes))
 
 
-async def read_running(client: Client, host: ProviderHost, *, namespace: str = "") -> Running:
+async def read_running(client: Client, host: ProviderHost, *, namespace: str = "") -> ProviderInUse:
     """Kinds, deployments and objects of the provider, in one `namespace` or (empty) in all. Raises KubeError."""
     cluster = await read_kinds(client, host, await client.version())
     deployments, *objects = await asyncio.gather(
@@ -114,7 +114,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
     for obj in (obj for listed in objects for obj in listed):
         if (of := deployment_of(obj)) is not None:
             by_deployment[of].append(obj)
-    return Running(
+    return ProviderInUse(
         cluster=cluster,
         deployments=tuple(sorted(map(effective, ours), key=key_of)),
         objects={key: tuple(listed) for key, listed in by_deployment.items()},
@@ -193,7 +193,7 @@ def _assumed(why: str) -> ProviderRun:
 
 def changes_of(
     host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster, *, verify: bool = True
-) -> tuple[Change, ...]:
+) -> tuple[CRDChange, ...]:
     """The effect of new CRDs (by name) on the provider, which may `verify` unknown schemas, and on the API server."""
     after = with_definitions(host, definitions, cluster)
     found = []
@@ -203,7 +203,7 @@ def changes_of(
             new = definitions[name]
             rules = [version for version in served_versions(new) if has_rules(schema_in(new, version) or {})]
             found.append(
-                Change(
+                CRDChange(
                     crd=name,
                     verdict=detect(kind, host.transformers_of(kind), after.facts(kind), verify=verify),
                     refused=tuple(unacceptable(new, live)) if live is not None else (),
@@ -214,7 +214,12 @@ def changes_of(
 
 
 def preflight(
-    host: ProviderHost, definitions: Mapping[str, Resource], running: Running, *, settings: object, verify: bool = True
+    host: ProviderHost,
+    definitions: Mapping[str, Resource],
+    running: ProviderInUse,
+    *,
+    settings: object,
+    verify: bool = True,
 ) -> Preflight:
     """The forecast for every deployment of the provider with these CRDs (by name).
 

@@ -19,7 +19,7 @@ import orjson
 from airunway.redaction import bounded, printable
 from airunway.resource import Resource, dig, is_integer, list_at
 from airunway.unseen import Unseen
-from airunway.view.base import View, word
+from airunway.view.base import ViewModel, word
 
 SHOWN = 200
 """Bytes that are shown of what is no answer."""
@@ -63,7 +63,7 @@ _CAPABILITIES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage(View):
+class Usage(ViewModel):
     """What the server counted."""
 
     prompt: int | None
@@ -75,7 +75,7 @@ class Usage(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranked(View):
+class Ranked(ViewModel):
     """One document of a rerank answer."""
 
     index: int
@@ -105,7 +105,7 @@ class Piece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerView(View):
+class AnswerView(ViewModel):
     """One answer, and how fast it came."""
 
     task: str

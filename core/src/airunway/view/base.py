@@ -14,7 +14,7 @@ SHORT = 253
 """Bytes kept of a name or a word: the longest name that Kubernetes allows."""
 
 
-class View:
+class ViewModel:
     """A dataclass of this package. Its texts are single lines without control characters and credentials."""
 
     def as_resource(self) -> Resource:

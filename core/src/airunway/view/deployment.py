@@ -18,7 +18,7 @@ from airunway.status.reasons import CODES
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import TEMPLATE_READY, effective_model
 from airunway.unseen import Unseen, reasons_of
-from airunway.view.base import View, line, word
+from airunway.view.base import ViewModel, line, word
 from airunway.view.pods import PHASES, Health, PodRow, pod_row
 from airunway.view.tree import TreeNode, tree_of
 
@@ -48,7 +48,7 @@ class DeploymentSnapshot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CauseView(View):
+class CauseView(ViewModel):
     """The one fault that explains why the deployment is not ready."""
 
     code: str
@@ -68,7 +68,7 @@ class CauseView(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConditionRow(View):
+class ConditionRow(ViewModel):
     """One condition."""
 
     type: str
@@ -86,7 +86,7 @@ class ConditionRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemplateUse(View):
+class TemplateUse(ViewModel):
     """The model template of a deployment."""
 
     asked: str
@@ -102,7 +102,7 @@ class TemplateUse(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RevisionView(View):
+class RevisionView(ViewModel):
     """What the deployment runs with, and what of it is newer and not taken."""
 
     hash: str
@@ -120,7 +120,7 @@ class RevisionView(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineEntry(View):
+class TimelineEntry(ViewModel):
     """Something that happened."""
 
     time: datetime
@@ -140,7 +140,7 @@ class TimelineEntry(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(View):
+class Outcome(ViewModel):
     """What ``--wait`` waits for."""
 
     done: bool
@@ -150,7 +150,7 @@ class Outcome(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeploymentView(View):
+class DeploymentView(ViewModel):
     """One deployment."""
 
     namespace: str

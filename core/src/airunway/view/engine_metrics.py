@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airunway.unseen import Unseen
-from airunway.view.base import View, line, word
+from airunway.view.base import ViewModel, line, word
 
 MOST_SERIES = 100_000
 """Series of one answer that are read."""
@@ -263,7 +263,7 @@ class PodLoad:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadRow(View):
+class LoadRow(ViewModel):
     """The load of one deployment: sums over its pods. A value that no pod reports is Unseen, never 0."""
 
     namespace: str

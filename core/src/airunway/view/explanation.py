@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from airunway.selection.advice import Advice, FieldEdit
 from airunway.selection.explanation import Explanation
 from airunway.selection.provider import EXPLICIT, Candidate
-from airunway.view.base import View, line, word
+from airunway.view.base import ViewModel, line, word
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckRow(View):
+class CheckRow(ViewModel):
     """One check that failed, or one rule of a provider."""
 
     name: str
@@ -22,7 +22,7 @@ class CheckRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CandidateRow(View):
+class CandidateRow(ViewModel):
     """One provider."""
 
     name: str
@@ -40,7 +40,7 @@ class CandidateRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplanationView(View):
+class ExplanationView(ViewModel):
     """The selection of one deployment."""
 
     namespace: str

@@ -9,7 +9,7 @@ from datetime import datetime
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, parse_time
 from airunway.templates.expansion import effective_model
-from airunway.view.base import View
+from airunway.view.base import ViewModel
 from airunway.view.deployment import cause_of, since_of, verdict_of
 from airunway.view.pods import PHASES, Health
 
@@ -17,7 +17,7 @@ _LONGEST = 253
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FleetRow(View):
+class FleetRow(ViewModel):
     """One deployment."""
 
     namespace: str
@@ -51,7 +51,7 @@ class FleetRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FleetGroup(View):
+class FleetGroup(ViewModel):
     """Deployments that are in the same state for the same reason."""
 
     phase: str
@@ -67,7 +67,7 @@ class FleetGroup(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FleetView(View):
+class FleetView(ViewModel):
     """Many deployments."""
 
     rows: tuple[FleetRow, ...]

@@ -9,13 +9,13 @@ from airunway.resource import Resource
 from airunway.sizing.nodes import NodeGpus, Placement, free_gpus
 from airunway.sizing.values import Unknown
 from airunway.unseen import Unseen
-from airunway.view.base import View, line, word
+from airunway.view.base import ViewModel, line, word
 
 _MOST_NOTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeRow(View):
+class NodeRow(ViewModel):
     """The GPUs of one resource name on one node."""
 
     node: str
@@ -37,7 +37,7 @@ class NodeRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuGroup(View):
+class GpuGroup(ViewModel):
     """All GPUs of one kind."""
 
     product: str
@@ -55,7 +55,7 @@ class GpuGroup(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodesView(View):
+class NodesView(ViewModel):
     """The nodes with GPUs."""
 
     rows: tuple[NodeRow, ...] | Unseen

@@ -15,7 +15,7 @@ from airunway.redaction import redacted
 from airunway.resource import LAST_APPLIED, Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
 from airunway.unseen import Unseen
-from airunway.view.base import View, line, word
+from airunway.view.base import ViewModel, line, word
 
 MOST_LINES = 2000
 """Lines of one object's diff."""
@@ -38,7 +38,7 @@ _ANNOTATIONS_NOT_SHOWN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanStep(View):
+class PlanStep(ViewModel):
     """What happens to one object."""
 
     action: str
@@ -72,7 +72,7 @@ class PlanStep(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeploymentPlan(View):
+class DeploymentPlan(ViewModel):
     """What an edited ModelDeployment makes of itself and of the objects below it."""
 
     namespace: str

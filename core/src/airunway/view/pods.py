@@ -9,7 +9,7 @@ from enum import StrEnum
 from airunway.api import names
 from airunway.resource import Resource, dig, labels_of
 from airunway.status.evidence import ContainerFacts, Ending, PodFacts, pod_facts
-from airunway.view.base import View, line, word
+from airunway.view.base import ViewModel, line, word
 
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for which a container waits although nothing is wrong."""
@@ -33,7 +33,7 @@ PHASES = {"Running": Health.OK, "Failed": Health.PROBLEM, "Degraded": Health.PRO
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndingRow(View):
+class EndingRow(ViewModel):
     """How a container ended."""
 
     code: int
@@ -47,7 +47,7 @@ class EndingRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerRow(View):
+class ContainerRow(ViewModel):
     """One container of a pod."""
 
     name: str
@@ -67,7 +67,7 @@ class ContainerRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodRow(View):
+class PodRow(ViewModel):
     """One pod."""
 
     namespace: str

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from airunway.api import names
 from airunway.resource import Resource, dig, is_deleting, labels_of, list_at, uid_of
 from airunway.status.reasons import REASONS, Category, category_of
-from airunway.view.base import View, line, word
+from airunway.view.base import ViewModel, line, word
 from airunway.view.pods import Health, PodRow
 
 GROUPED_FROM = 4
@@ -22,7 +22,7 @@ _DEEPEST = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeNode(View):
+class TreeNode(ViewModel):
     """An object, or several equal siblings."""
 
     kind: str

@@ -52,7 +52,6 @@ from airunway_dynamo.settings import Settings
 
 __all__ = [
     "FRONTEND",
-    "PORT",
     "Part",
     "desired",
     "has_picker",
@@ -67,8 +66,6 @@ _NEWEST = "1.3.1"
 _OLD_NAMES = (1, 5, 9999)
 """Newest image release whose flag names the first generations of transformers use; their output does not change."""
 FRONTEND, PICKER = "Frontend", "Epp"
-PORT = 8000
-"""Port of a Frontend and of its Service."""
 
 _GROUP = 1000
 """Group of the user in Dynamo's images, which owns volumes. The operator sets it too, except in pods with their own

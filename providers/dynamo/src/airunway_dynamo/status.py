@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airunway.sdk import (
+    SERVING_PORT,
     Component,
     Context,
     Endpoint,
@@ -38,7 +39,7 @@ from airunway.sdk.conditions import (
     text,
     truth,
 )
-from airunway_dynamo.graph import FRONTEND, PORT, Part, parts_of, routed_by_pool
+from airunway_dynamo.graph import FRONTEND, Part, parts_of, routed_by_pool
 from airunway_dynamo.manifest import WORKERS
 from airunway_dynamo.runtimes import RUNTIMES
 from airunway_dynamo.settings import Settings
@@ -96,8 +97,8 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     return Observation(
         components=(component,),
         replicas=sum(working, Replicas()),
-        endpoint=Endpoint(service=f"{name}-{FRONTEND.lower()}", port=PORT) if served and not pooled else None,
-        pool=Pool(name=f"{name}-pool", port=PORT) if served and pooled else None,
+        endpoint=Endpoint(service=f"{name}-{FRONTEND.lower()}", port=SERVING_PORT) if served and not pooled else None,
+        pool=Pool(name=f"{name}-pool", port=SERVING_PORT) if served and pooled else None,
         up_to_date=up_to_date,
         requeue_after=settles,
     )

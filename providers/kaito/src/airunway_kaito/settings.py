@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airunway.sdk import NetworkSettings, setting
+from airunway.sdk import VLLM_IMAGE, NetworkSettings, setting
 
 BRING_YOUR_OWN = "byo"
 
@@ -33,7 +33,7 @@ class Settings(NetworkSettings):
     partition: bool = setting(
         False, "Whether presets are held to exactly gpu.count GPUs (needs KAITO's gate enableAccelerator)."
     )
-    vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
+    vllm_image: str = setting(VLLM_IMAGE, "Image of vLLM where a deployment names none.", kept=True)
     gpu_node_selector: Mapping[str, str] = setting(
         {"nvidia.com/gpu.present": "true"}, "Labels that a node must have to be used for GPUs."
     )

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from tests.recorded import recorded_by
+from tests.support.translations import deployments_like
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins.contract import Context, Upstream
 from airunway.plugins.registry import load
 from airunway_kuberay_simulator import serve
-from airunway_testing.translations import deployments_like
 
 FIRST = ("v1-1.1", "v1-1.7")
 """The first generation of transformers."""

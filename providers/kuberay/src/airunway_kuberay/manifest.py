@@ -29,7 +29,6 @@ __all__ = [
     "HEAD_VOLUMES",
     "INVALID",
     "MANIFEST",
-    "PORT",
     "PREFILL",
     "REFUSED",
     "SHIELDED",
@@ -45,9 +44,6 @@ WORKERS, PREFILL, DECODE = "gpu-workers", "prefill-workers", "decode-workers"
 
 SUSPEND = "suspend"
 """Feature: a RayService can be stopped without deletion (``spec.suspend``)."""
-
-PORT = 8000
-"""Port of the Service ``<name>-serve-svc`` that KubeRay creates; it copies the container port named ``serve``."""
 
 COUNTS_APART = "counts-apart"
 """Feature: numbers of replicas are separate from the application's arguments, so changing them restarts nothing."""

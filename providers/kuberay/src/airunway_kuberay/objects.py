@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from airunway.sdk import (
     HARDENED,
+    SERVING_PORT,
     Context,
     Interruption,
     Launch,
@@ -24,7 +25,7 @@ from airunway.sdk import (
     overridden,
     workloads,
 )
-from airunway_kuberay.manifest import COUNTS_APART, HEAD_VOLUMES, PORT, reserved_labels
+from airunway_kuberay.manifest import COUNTS_APART, HEAD_VOLUMES, reserved_labels
 from airunway_kuberay.scaling import SCALED_FROM, scaled_from
 from airunway_kuberay.serve import (
     engine_change,
@@ -40,7 +41,7 @@ from airunway_kuberay.shield import Shield, network_policy, shield_of
 
 _ENGINE = f"{labels.GROUP}/engine-settings"
 _MOST = 32
-_PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}
+_PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": SERVING_PORT}
 _START = {"num-cpus": "0", "num-gpus": "0"}
 """Ray start parameters of the head; without CPUs and GPUs, no model runs on it."""
 

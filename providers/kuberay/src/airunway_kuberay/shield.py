@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from airunway.sdk import (
+    SERVING_PORT,
     Context,
     Finding,
     ModelDeployment,
@@ -23,7 +24,7 @@ from airunway.sdk import (
     pod_specs,
     version_in,
 )
-from airunway_kuberay.manifest import PORT, SHIELDED, TOKENS
+from airunway_kuberay.manifest import SHIELDED, TOKENS
 from airunway_kuberay.releases import TOKENS_SINCE
 from airunway_kuberay.settings import Settings
 
@@ -70,7 +71,7 @@ def network_policy(deployment: ModelDeployment, context: Context[Settings], shie
             "policyTypes": ["Ingress"],
             "ingress": [
                 {"from": [{"podSelector": own}, {"namespaceSelector": operator}]},
-                {"ports": [{"protocol": "TCP", "port": PORT}]},
+                {"ports": [{"protocol": "TCP", "port": SERVING_PORT}]},
             ],
         },
     }
@@ -142,6 +143,9 @@ def _weakened(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
             yield True, blocker("spec.env", text)
     given = dig(overridden(deployment, "head"), "rayStartParams")
     for name, value in (given if isinstance(given, dict) else {}).items():
-        if "port" in name and str(PORT) in str(value).split(","):
+        if "port" in name and str(SERVING_PORT) in str(value).split(","):
             path = f"spec.provider.overrides.head.rayStartParams[{name}]"
-            yield True, blocker(path, f"port {PORT} is open to all pods, and serves the model: take another one")
+            yield (
+                True,
+                blocker(path, f"port {SERVING_PORT} is open to all pods, and serves the model: take another one"),
+            )

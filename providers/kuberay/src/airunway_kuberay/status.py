@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airunway.sdk import (
+    SERVING_PORT,
     Context,
     Endpoint,
     ModelDeployment,
@@ -35,7 +36,7 @@ from airunway.sdk.conditions import (
     text,
     truth,
 )
-from airunway_kuberay.manifest import CLUSTER_FAULTS, INVALID, PORT, REFUSED
+from airunway_kuberay.manifest import CLUSTER_FAULTS, INVALID, REFUSED
 from airunway_kuberay.objects import is_stopped
 from airunway_kuberay.scaling import TAKES, WHOLE, group_of, serving_before
 from airunway_kuberay.serve import group_sizes
@@ -65,7 +66,7 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     return replace(
         next(_words(deployment, service, observed, context)),
         replicas=Replicas(desired=sum(wanted.values()), ready=ready, available=ready),
-        endpoint=Endpoint(service=name, port=PORT) if serves or _name(service, "active") else None,
+        endpoint=Endpoint(service=name, port=SERVING_PORT) if serves or _name(service, "active") else None,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from airunway.sdk import (
     HARDENED,
+    SERVING_PORT,
     Compatibility,
     Component,
     Context,
@@ -35,7 +36,7 @@ from airunway.sdk.conditions import text
 from airunway_llmd.manifest import DECIDERS, MANIFEST, PREFILL, ROLE_BY_ROLE, TRANSFORMERS
 from airunway_llmd.roles import pair_findings, pool_labels, roles_of
 from airunway_llmd.settings import Settings
-from airunway_llmd.sidecar import PORT, sidecar, sidecar_blockers, sidecar_warnings
+from airunway_llmd.sidecar import sidecar, sidecar_blockers, sidecar_warnings
 
 _COMPONENTS = {"": "ProviderResource", "decode": "Decode", "prefill": "Prefill"}
 _RESERVED = ("llm-d.ai/",)
@@ -184,7 +185,7 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> T
     return Translation(
         objects=(
             serving.workload(deployment, context, first, sidecars=beside, hardened=hardened),
-            workloads.service(deployment, port=PORT, component=first.component),
+            workloads.service(deployment, port=SERVING_PORT, component=first.component),
             *(_pool_and_picker(deployment, context, hardened=hardened) if _has_pool(deployment, context) else ()),
             *(serving.workload(deployment, context, role, hardened=hardened) for role in others),
             *serving.claims(deployment, context, [first, *others]),
@@ -208,7 +209,7 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings], *,
     plugins = _APART.format(**deciding) if is_disaggregated(deployment) else ""
     return picker.objects(
         deployment,
-        pool=picker.pool_of(deployment, selector=pool_labels(deployment), port=PORT),
+        pool=picker.pool_of(deployment, selector=pool_labels(deployment), port=SERVING_PORT),
         image=settings.picker_image,
         config=picker.config_of(release, plugins),
         requests={"cpu": settings.picker_cpu, "memory": settings.picker_memory},
@@ -233,10 +234,10 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     return Observation(
         components=tuple(components),
         replicas=sum((workload.replicas for workload in found), Replicas()),
-        endpoint=workloads.endpoint(deployment, observed, PORT, target=PORT),
+        endpoint=workloads.endpoint(deployment, observed, SERVING_PORT, target=SERVING_PORT),
         up_to_date=all(workload.up_to_date for workload in found),
         observed=all(workload.observed for workload in found if workload.exists),
-        pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(deployment, context) else None,
+        pool=Pool(name=deployment.metadata.name, port=SERVING_PORT) if _has_pool(deployment, context) else None,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from airunway.sdk import (
     NIXL_HOST,
     NIXL_TRANSFER,
+    SERVING_PORT,
     Context,
     Finding,
     ModelDeployment,
@@ -20,7 +21,7 @@ from airunway.sdk import (
 )
 from airunway_llmd.manifest import DECODE, PREFILL
 from airunway_llmd.settings import Settings
-from airunway_llmd.sidecar import NIXL, PORT, SERVER_PORT, connector_of
+from airunway_llmd.sidecar import NIXL, SERVER_PORT, connector_of
 
 _ROLE = "llm-d.ai/role"
 _TRANSFER = "kv-transfer-config"
@@ -35,7 +36,7 @@ def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[s
     """The servers; the first role is the one that answers requests."""
     name, image, pool = deployment.metadata.name, context.settings.vllm_image, pool_labels(deployment)
     if not is_disaggregated(deployment):
-        return (serving.Servers(name=name, port=PORT, image=image, labels=pool),)
+        return (serving.Servers(name=name, port=SERVING_PORT, image=image, labels=pool),)
     nixl = connector_of(deployment) == NIXL
     extra = (
         ("--kv-transfer-config", canonical_json(dict(NIXL_TRANSFER)).decode())
@@ -55,7 +56,7 @@ def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[s
             # Tensor parallel ranks exchange blocks with their counterparts; pipeline stages have none.
             pipelined=False,
         )
-        for role, port in ((DECODE, SERVER_PORT), (PREFILL, PORT))
+        for role, port in ((DECODE, SERVER_PORT), (PREFILL, SERVING_PORT))
     )
 
 

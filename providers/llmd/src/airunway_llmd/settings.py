@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airunway.sdk import serving, setting
+from airunway.sdk import VLLM_IMAGE, serving, setting
 
 _ROUTER = "ghcr.io/llm-d/llm-d-router"
 
@@ -13,7 +13,7 @@ _ROUTER = "ghcr.io/llm-d/llm-d-router"
 class Settings(serving.NodeSettings):
     """Read at startup from the chart's values or ``--set``. Raises ValueError for a number out of range."""
 
-    vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
+    vllm_image: str = setting(VLLM_IMAGE, "Image of vLLM where a deployment names none.", kept=True)
     picker_image: str = setting(f"{_ROUTER}-endpoint-picker:v0.10.0", "Image of the endpoint pickers.", kept=True)
     picker_version: str = setting(
         "",

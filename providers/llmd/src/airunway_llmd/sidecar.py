@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.sdk import (
+    SERVING_PORT,
     Context,
     Finding,
     ModelDeployment,
@@ -24,11 +25,8 @@ from airunway.sdk import (
 )
 from airunway_llmd.settings import Settings
 
-PORT = 8000
-"""Port of the sidecar, and of prefill and aggregated servers: all members of a pool have the same port."""
-
 SERVER_PORT = 8200
-"""Port of vLLM behind the sidecar."""
+"""Port of vLLM behind the sidecar, which has `SERVING_PORT`: all members of a pool have the same port."""
 
 NIXL = "nixlv2"
 _NATIVE = (1, 29)
@@ -108,13 +106,13 @@ def sidecar(deployment: ModelDeployment, context: Context[Settings], *, hardened
         "name": "routing-sidecar",
         "image": context.settings.sidecar_image,
         "args": [
-            f"--port={PORT}",
+            f"--port={SERVING_PORT}",
             f"{release.server_port}={SERVER_PORT}",
             f"--kv-connector={connector_of(deployment)}",
             # With the default, true, it refuses plain HTTP.
             "--secure-proxy=false",
         ],
-        "ports": [{"name": "sidecar", "containerPort": PORT, "protocol": "TCP"}],
+        "ports": [{"name": "sidecar", "containerPort": SERVING_PORT, "protocol": "TCP"}],
         "securityContext": container_security(helper=hardened),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from airunway.sdk import (
     HARDENED,
+    SERVING_PORT,
     Compatibility,
     Context,
     Finding,
@@ -25,9 +26,6 @@ from airunway_vllm.manifest import MANIFEST, TRANSFORMERS
 from airunway_vllm.settings import Settings
 
 COMPONENT = "ProviderResource"
-PORT = 8000
-"""Port of the containers and of our Service."""
-
 _CAPABILITIES = {engine.name: engine for engine in MANIFEST.engines}
 
 
@@ -68,13 +66,15 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> l
     hardened = HARDENED in serving.features(deployment, context, role)
     return [
         serving.workload(deployment, context, role, hardened=hardened),
-        workloads.service(deployment, port=PORT),
+        workloads.service(deployment, port=SERVING_PORT),
         *serving.claims(deployment, context, [role]),
     ]
 
 
 def _servers(deployment: ModelDeployment, context: Context[Settings]) -> serving.Servers:
-    return serving.Servers(name=deployment.metadata.name, port=PORT, image=context.settings.image(context.engine))
+    return serving.Servers(
+        name=deployment.metadata.name, port=SERVING_PORT, image=context.settings.image(context.engine)
+    )
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
@@ -84,7 +84,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     return Observation(
         components=(component,),
         replicas=found.replicas,
-        endpoint=workloads.endpoint(deployment, observed, PORT, target=PORT),
+        endpoint=workloads.endpoint(deployment, observed, SERVING_PORT, target=SERVING_PORT),
         up_to_date=found.up_to_date,
         observed=found.observed,
     )

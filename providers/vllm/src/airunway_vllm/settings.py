@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airunway.sdk import serving, setting
+from airunway.sdk import VLLM_IMAGE, serving, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(serving.NodeSettings):
     """Read at startup from the chart's values or ``--set``. Raises ValueError for a number out of range."""
 
-    vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
+    vllm_image: str = setting(VLLM_IMAGE, "Image of vLLM where a deployment names none.", kept=True)
     sglang_image: str = setting(
         "", "Image of SGLang where a deployment names none; empty: it must name one.", kept=True
     )

@@ -10,8 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.releases import definition, stored_releases
+
 from airunway.resource import Resource
-from airunway_testing.releases import definition, stored_releases
 
 API = frozenset(f"{plural}.gateway.networking.k8s.io" for plural in ("gatewayclasses", "gateways", "httproutes"))
 """CRDs of the Gateway API that AI Runway meets."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airunway_testing.releases import definition, stored_releases
+from tests.support.releases import definition, stored_releases
 
 INDEX = """# CRDs
 

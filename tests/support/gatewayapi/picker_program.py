@@ -1,4 +1,4 @@
-"""A played endpoint picker as a program: ``python -m airunway_testing.gatewayapi.picker_program --pool-name=llama …``.
+"""A played endpoint picker as a program: ``python -m tests.support.gatewayapi.picker_program --pool-name=llama …``.
 
 It takes the flags and the configuration of llm-d-router 0.10 and refuses all others, follows its pool with the rights
 of its account, and answers health checks, ``ext_proc`` and ``/metrics``, as recorded in
@@ -20,12 +20,12 @@ from typing import Any
 
 import yaml
 from aiohttp import web
+from tests.support.gatewayapi.health import running_health
+from tests.support.gatewayapi.picker import running_picker
 
 from airunway.kube import POD, Client, Kind, NotFound, Reflector, is_served, load_config
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, labels_of
-from airunway_testing.gatewayapi.health import running_health
 from airunway_testing.gatewayapi.kinds import INFERENCE_POOL
-from airunway_testing.gatewayapi.picker import running_picker
 
 _EXT_PROC, _HEALTH, _METRICS = 9002, 9003, 9090
 _FLAGS: dict[str, str] = {

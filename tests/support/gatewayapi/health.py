@@ -10,8 +10,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, DataReceived, RequestReceived, StreamEnded, StreamReset
 from h2.exceptions import ProtocolError
-
-from airunway_testing.gatewayapi.extproc import framed, unframed
+from tests.support.gatewayapi.extproc import framed, unframed
 
 _PATH = "/grpc.health.v1.Health/Check"
 _SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"

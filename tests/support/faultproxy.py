@@ -26,11 +26,11 @@ import aiohttp
 import orjson
 from aiohttp import web
 from multidict import CIMultiDict
+from tests.support.fault_plan import CHAOS, STREAM_ACTIONS, Action, Fault, FaultPlan
+from tests.support.proxied_requests import ProxiedRequest, parsed_request
 
 from airunway.kube import ClusterConfig, load_config
 from airunway.kube.config import tls_context
-from airunway_testing.fault_plan import CHAOS, STREAM_ACTIONS, Action, Fault, FaultPlan
-from airunway_testing.proxied_requests import ProxiedRequest, parsed_request
 
 __all__ = ["CHAOS", "Action", "Fault", "FaultProxy", "ProxiedRequest"]
 

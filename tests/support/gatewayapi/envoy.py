@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+from tests.support.gatewayapi.picker import DESTINATION
 
 from airunway.kube import POD, Client, load_config, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of
@@ -34,7 +35,6 @@ from airunway_testing.eventually import PATIENCE
 from airunway_testing.gatewayapi.binding import World, answered, bindings
 from airunway_testing.gatewayapi.controller import GatewayController
 from airunway_testing.gatewayapi.kinds import GATEWAY, HTTP_ROUTE, INFERENCE_POOL, POOL_GROUP
-from airunway_testing.gatewayapi.picker import DESTINATION
 
 _TYPE = "type.googleapis.com/envoy."
 _EXT_PROC = "envoy.filters.http.ext_proc"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from airunway_testing.playing import FILE, Ground, Start, cached_weights, engine_refusal, expanded, play
+from tests.support.playing import FILE, Ground, Start, cached_weights, engine_refusal, expanded, play
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
 

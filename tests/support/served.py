@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from tests.support.kubelet import Kubelet
+
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import ENDPOINT_SLICE, POD, SERVICE, SERVICE_ACCOUNT, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer
 from airunway_testing.operator import install_definitions, remove_leftovers
 

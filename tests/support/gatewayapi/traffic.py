@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from tests.support.gatewayapi.envoy import EnvoyGateway, endpoints_of_pool, running_envoy_gateway
+from tests.support.gatewayapi.picker import PlayedPicker, running_picker
+from tests.support.gatewayapi.servers import ModelServer, make_pod, running_server, set_ready
 
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.eventually import eventually
 from airunway_testing.gatewayapi.controller import remove_gateways
-from airunway_testing.gatewayapi.envoy import EnvoyGateway, endpoints_of_pool, running_envoy_gateway
 from airunway_testing.gatewayapi.kinds import (
     CONTROLLER_NAME,
     GATEWAY,
@@ -37,8 +39,6 @@ from airunway_testing.gatewayapi.kinds import (
     gateway_class,
     listener,
 )
-from airunway_testing.gatewayapi.picker import PlayedPicker, running_picker
-from airunway_testing.gatewayapi.servers import ModelServer, make_pod, running_server, set_ready
 from airunway_testing.operator import install_definitions
 
 

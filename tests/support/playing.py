@@ -4,7 +4,7 @@
         for start in starts(objects, claim=ground.cache.claim):
             report = play(start, ground)
 
-`airunway_testing.played_engine` is the program; it refuses what a real engine could not do with a model cache.
+`tests.support.played_engine` is the program; it refuses what a real engine could not do with a model cache.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import played_engine
+
 from airunway.plugins.contract import ModelCache
 from airunway.resource import Resource, dig
 from airunway.sdk import pod_specs
-from airunway_testing import played_engine
 
 FILE = "file.gguf"
 """The GGUF file beside ``config.json``, as in the model id ``<owner>/<name>/file.gguf``."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal, TypeAlias
 
-from airunway_testing.proxied_requests import ProxiedRequest
+from tests.support.proxied_requests import ProxiedRequest
 
 Action: TypeAlias = Literal[
     "status",  # answer with an error instead of forwarding

@@ -20,11 +20,11 @@ from pathlib import Path
 from time import monotonic
 
 from aiohttp import web
+from tests.support.faults import BY_HAND
 
 from airunway.kube import NODE, POD, Client, NotFound
 from airunway.resource import ObjectKey, Resource, annotations_of, dig
 from airunway_testing.controlplane.certificates import new_authority
-from airunway_testing.faults import BY_HAND
 
 
 @dataclass(kw_only=True)

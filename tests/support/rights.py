@@ -7,11 +7,12 @@ import uuid
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from tests.support.audit import AuditReader, Request
+
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Forbidden, Kind, NotFound
 from airunway.rbac.rights import Rights, roles
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.eventually import PATIENCE
 
 _GROUPS = {

@@ -20,9 +20,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, WindowUpdated
 from h2.exceptions import ProtocolError
-
-from airunway_testing.controlplane.certificates import new_authority
-from airunway_testing.gatewayapi.extproc import (
+from tests.support.gatewayapi.extproc import (
     Body,
     Headers,
     body_answer,
@@ -32,6 +30,8 @@ from airunway_testing.gatewayapi.extproc import (
     refusal,
     unframed,
 )
+
+from airunway_testing.controlplane.certificates import new_authority
 
 DESTINATION = "x-gateway-destination-endpoint"
 _WITH_MODEL = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings")

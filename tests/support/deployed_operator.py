@@ -12,6 +12,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.audit import AuditReader, Request
+from tests.support.rights import applied, granted
+
 from airunway.api import names
 from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -21,7 +24,6 @@ from airunway.rbac.admission_policies import core_guard, provider_guard
 from airunway.rbac.rights import core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
 from airunway.runtime.application import ProviderSettings
-from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
@@ -34,7 +36,6 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
-from airunway_testing.rights import applied, granted
 from airunway_testing.simulators import Level
 
 _COLLECTED = 5.0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from tests.support.releases import Release, definition, stored_releases
 
 from airunway.api.names import API_VERSION
 from airunway.kube import Client, Kind
@@ -27,7 +28,6 @@ from airunway.runtime.translate import parsed, translate
 from airunway.tools.assignment import Unchosen, choose, ready_configs
 from airunway_testing.acceptance import in_namespace, installed_alone, refusal, without_owner
 from airunway_testing.conformance.cases import NOW
-from airunway_testing.releases import Release, definition, stored_releases
 
 _UID = "00000000-0000-0000-0000-000000000000"
 
@@ -68,7 +68,7 @@ def samples_in_files(of: str, paths: Sequence[Path]) -> list[Sample]:
     """The samples of manifests that have one deployment each, in a namespace of that name."""
     found = []
     for path in paths:
-        manifest: Resource = yaml.safe_load(path.read_text(encoding="utf-8"))
+        manifest: Resource = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         metadata = {"namespace": "default", **manifest["metadata"], "uid": _UID}
         found.append(Sample(name=metadata["name"], of=of, deployment={**manifest, "metadata": metadata}))
     return found
