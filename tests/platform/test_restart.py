@@ -359,7 +359,7 @@ def _only_scaled(name: str, scaling: Scaling, before: Standing, wide: Standing, 
 
 
 def _waits_for_a_change(deployment: Resource) -> bool:
-    return dig(deployment, "status", "revision", "pending", "parts") == ["settings"]
+    return bool(dig(deployment, "status", "revision", "pending", "parts") == ["settings"])
 
 
 def _through_a_pool(deployment: Resource) -> bool:

@@ -10,7 +10,7 @@ from airunway.sizing.catalogue import nearest, of_entry
 from airunway.sizing.estimate import Layout
 from airunway.sizing.fit import fit
 from airunway.sizing.nodes import NodeGpus, Placement, free_gpus, pod_requests
-from airunway.sizing.workload import Workload
+from airunway.sizing.workload import WorkerSettings
 from airunway.unseen import Unseen
 
 GPU = "nvidia.com/gpu"
@@ -155,7 +155,7 @@ def test_a_worker_goes_where_enough_gpus_are_free() -> None:
     assert entry is not None
     model = of_entry(entry, origin="test")
     rows = [h100("full", 0), h100("two", 2), h100("four", 4), h100("also-four", 4), h100("away", 8, unschedulable=True)]
-    found = fit(model, Workload(engine="vllm", gpus=4, resource=GPU, context=8192), rows)
+    found = fit(model, WorkerSettings(engine="vllm", gpus=4, resource=GPU, context=8192), rows)
     assert [(row.nodes, row.usable) for row in found.nodes] == [
         (("four", "also-four"), True),
         (("full",), False),
@@ -164,9 +164,9 @@ def test_a_worker_goes_where_enough_gpus_are_free() -> None:
     ]
     assert found.nodes[2].why == "2 of 8 GPUs are free, the worker needs 4"
     assert found.pipeline is None
-    assert fit(model, Workload(engine="vllm", gpus=4, resource="amd.com/gpu"), rows).nodes == ()
+    assert fit(model, WorkerSettings(engine="vllm", gpus=4, resource="amd.com/gpu"), rows).nodes == ()
     # Sixteen GPUs are a worker over two nodes, if the provider can span them.
-    both = fit(model, Workload(engine="vllm", gpus=16, resource=GPU, context=8192), [h100("a", 8), h100("b", 8)])
+    both = fit(model, WorkerSettings(engine="vllm", gpus=16, resource=GPU, context=8192), [h100("a", 8), h100("b", 8)])
     assert [row.why for row in both.nodes] == ["8 of 8 GPUs are free, the worker needs 16"]
     assert both.pipeline is not None
     assert both.pipeline.estimate.layout == Layout(tensor_parallel=8, stages=2)

@@ -35,8 +35,8 @@ from airunway.artifacts.jobs import (
     PERMANENT_EXIT,
     POD_LAG,
     SETTINGS,
+    JobStep,
     Result,
-    Step,
     attempts_at,
     claim_of_job,
     downloads,
@@ -248,7 +248,7 @@ class _Work:
     def objects(self) -> tuple[Resource, ...]:
         """The claim that must exist, and the Job to create, if any."""
         if self.claim is None and self.size is None and not explicit_size(self.artifact):
-            job = self._step(Step.CHECK_SIZE)
+            job = self._step(JobStep.CHECK_SIZE)
             if self.size is None:
                 return (job,) if job is not None else ()
             self.attempts, self.last, self.next = 0, "", None
@@ -261,7 +261,7 @@ class _Work:
             self._say("Starting", "the download waits for the claim")
             return (claim,)
         self.target = str(claim["metadata"]["name"])
-        job = self._step(Step.DOWNLOAD)
+        job = self._step(JobStep.DOWNLOAD)
         self.wants_slot |= job is not None or self.verdicts["DownloadReady"].reason == "Queued"
         return (claim, job) if job is not None else (claim,)
 
@@ -280,10 +280,10 @@ class _Work:
         text = f"{files} files with {size} bytes are complete and verified"
         self.verdicts["DownloadReady"] = Verdict(ready=True, reason="Verified", message=text)
 
-    def _job_name(self, step: Step, attempt: int) -> str:
+    def _job_name(self, step: JobStep, attempt: int) -> str:
         return job_name(self.name, step, uid=self.uid, attempt=attempt)
 
-    def _step(self, step: Step) -> Resource | None:
+    def _step(self, step: JobStep) -> Resource | None:
         """The Job to create for a step; None: there is none to create now."""
         if not self.attempts:
             return self._start(step, attempt=1)
@@ -301,12 +301,12 @@ class _Work:
             return None
         return None if self._waits_for_room() else self._start(step, attempt=self.attempts)
 
-    def _start(self, step: Step, *, attempt: int) -> Resource | None:
+    def _start(self, step: JobStep, *, attempt: int) -> Resource | None:
         """The Job of a try; None while other downloads come first, or while nothing uses what failed."""
         if self.unused is not None and is_made(self.artifact) and attempt > 1:
             self._say_again()
             return None
-        if step is Step.DOWNLOAD and not self.facts.slot:
+        if step is JobStep.DOWNLOAD and not self.facts.slot:
             self.next = min(self.next, self.facts.now) if self.next is not None else None
             self._say(
                 "Queued",
@@ -316,7 +316,7 @@ class _Work:
         if attempt != self.attempts or not self.last:  # else the same try: its Job may exist already
             self.last = format_time(self.facts.now)
         self.attempts, self.next = attempt, None
-        if step is Step.CHECK_SIZE:
+        if step is JobStep.CHECK_SIZE:
             self._say("JobRunning", "the size of the weights is measured")
         else:
             self._say("Starting", "the download starts")
@@ -330,7 +330,7 @@ class _Work:
             config=self.config,
         )
 
-    def _follow(self, step: Step, live: Resource) -> Resource | None:
+    def _follow(self, step: JobStep, live: Resource) -> Resource | None:
         """What a Job that exists came to; the Job of the next try if its time has come."""
         end, ended, now = finished(live), ended_at(live), self.facts.now
         if not end:
@@ -358,7 +358,7 @@ class _Work:
             return None
         return self._start(step, attempt=self.attempts + 1)
 
-    def _say_running(self, step: Step, job: Resource) -> None:
+    def _say_running(self, step: JobStep, job: Resource) -> None:
         if self.facts.cause is not None:
             self._say(self.facts.cause.reason, self.facts.cause.message)
         elif (failed := self._last_failure(step)) is not None:
@@ -374,7 +374,7 @@ class _Work:
         else:
             self._say("Starting", "the pod of the download has not started yet")
 
-    def _last_failure(self, step: Step) -> Result | None:
+    def _last_failure(self, step: JobStep) -> Result | None:
         """What ended the newest pod of a Job that has not given up; None while that pod waits or runs, and after an
         error that fails the Job at once.
         """
@@ -386,9 +386,9 @@ class _Work:
             return None
         return result
 
-    def _note_success(self, step: Step, result: Result) -> None:
+    def _note_success(self, step: JobStep, result: Result) -> None:
         self.revision = result.revision or self.revision
-        if step is Step.CHECK_SIZE:
+        if step is JobStep.CHECK_SIZE:
             self.size = result.bytes
             return
         self.completed = {
@@ -401,7 +401,7 @@ class _Work:
         self.next = None
         self._say_complete()
 
-    def _is_deleted_by_hand(self, step: Step) -> bool:
+    def _is_deleted_by_hand(self, step: JobStep) -> bool:
         """Whether the Job went before its time to live was over: a user asks for a new try."""
         reason = text_at(self.recorded, "reason")
         if reason == "Queued":  # it was asked for, and waits for its turn
@@ -553,10 +553,10 @@ class _Work:
         )
 
 
-def _out_of_time(step: Step, ended: datetime) -> Result:
+def _out_of_time(step: JobStep, ended: datetime) -> Result:
     """What a Job came to that Kubernetes ended: its pod had no time to say anything."""
     hours = SETTINGS[step].deadline / 3600
-    what = "the download goes on where it is" if step is Step.DOWNLOAD else "the source answers too slowly"
+    what = "the download goes on where it is" if step is JobStep.DOWNLOAD else "the source answers too slowly"
     return Result(ok=False, reason="Timeout", message=f"the Job did not end within {hours:.3g} h; {what}", at=ended)
 
 

@@ -103,7 +103,7 @@ def _sized_choice(
     model: str, options: GpuOptions, *, engine: str, context_length: int | None, gpu_type: str
 ) -> _Choice:
     """The fewest GPUs on one node; exits with 1 if that cannot be computed, or if no node has them."""
-    from airunway.sizing.estimate import Verdict
+    from airunway.sizing.estimate import FitVerdict
     from airunway.sizing.report import unseen_text
     from airunway.tools.fit import asked_for
 
@@ -115,14 +115,14 @@ def _sized_choice(
         why = "; ".join(map(unseen_text, found.unseen)) or "no node offers a GPU"
         fail(f"{model}: the number of GPUs cannot be computed: {why}. Use --gpus, --gpu or --nodes")
     estimate, resource = best
-    if estimate.verdict is Verdict.UNKNOWN:
+    if estimate.verdict is FitVerdict.UNKNOWN:
         fail(f"{model}: the number of GPUs cannot be computed: {estimate.why}. Use --gpus")
-    if estimate.verdict in (Verdict.NOT, Verdict.IMPOSSIBLE):
+    if estimate.verdict in (FitVerdict.NOT, FitVerdict.IMPOSSIBLE):
         fail(f"{model}: it fits on no node: {estimate.why}. See airunway fit {model}")
-    if estimate.verdict is Verdict.LESS and context_length is not None:
+    if estimate.verdict is FitVerdict.LESS and context_length is not None:
         fail(f"{model}: it fits on no node as asked for: {estimate.why}. See airunway fit {model}")
     longest, tokens, context_why = found.checkpoint.max_context, context_length, "as the option says"
-    if tokens is None and estimate.verdict is Verdict.LESS:
+    if tokens is None and estimate.verdict is FitVerdict.LESS:
         tokens = (estimate.max_context or 0) // 1024 * 1024 or estimate.max_context
         context_why = f"the model's own maximum of {longest or 0:,} tokens does not fit"
     layout = estimate.layout

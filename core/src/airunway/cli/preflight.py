@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airunway.plugins.host import ProviderHost
     from airunway.tools.assignment import Assigned
     from airunway.upgrades.forecast import Effect, Forecast
-    from airunway.upgrades.preflight import Preflight, ProviderRun, Running
+    from airunway.upgrades.preflight import Preflight, ProviderInUse, ProviderRun
 
 HARMS = 3
 """Exit code: something would break or be recreated at once."""
@@ -187,10 +187,10 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
     return found
 
 
-def _from_cluster(host: ProviderHost, namespace: str, access: Access) -> tuple[Running, ProviderRun]:
+def _from_cluster(host: ProviderHost, namespace: str, access: Access) -> tuple[ProviderInUse, ProviderRun]:
     from airunway.upgrades.preflight import read_provider_run, read_running
 
-    async def read(client: Client) -> tuple[Running, ProviderRun]:
+    async def read(client: Client) -> tuple[ProviderInUse, ProviderRun]:
         return await read_running(client, host, namespace=namespace), await read_provider_run(client, host.name)
 
     return on_cluster(read, access)
@@ -203,13 +203,13 @@ def _from_file(
     definitions: Mapping[str, Resource],
     *,
     access: Access,
-) -> Running:
+) -> ProviderInUse:
     """The deployments of a file as the core would assign them to the provider, in a cluster with the new CRDs."""
     from datetime import UTC, datetime
 
     from airunway.tools.assignment import Unchosen, choose
     from airunway.upgrades.forecast import Cluster
-    from airunway.upgrades.preflight import Running, with_definitions
+    from airunway.upgrades.preflight import ProviderInUse, with_definitions
 
     given = []
     manifests = manifests_in(path, namespace=namespace)
@@ -226,7 +226,7 @@ def _from_file(
             given.append(_as_given(choice))
         else:
             remark(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}")
-    return Running(
+    return ProviderInUse(
         cluster=with_definitions(host, definitions, Cluster(definitions={}, kubernetes=(1, 30))),
         deployments=tuple(given),
         objects={},

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from airunway.api.gpus import gpu_family
 from airunway.sizing.checkpoint import Checkpoint
-from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
+from airunway.sizing.estimate import Estimate, FitVerdict, Layout, estimate, legal_tensor_parallel
 from airunway.sizing.nodes import GpuFacts, NodeGpus
 from airunway.sizing.values import Unknown
-from airunway.sizing.workload import Workload
+from airunway.sizing.workload import WorkerSettings
 from airunway.unseen import Unseen
 
-_ORDER = (Verdict.FITS, Verdict.TIGHT, Verdict.LESS, Verdict.UNKNOWN, Verdict.NOT, Verdict.IMPOSSIBLE)
+_ORDER = (FitVerdict.FITS, FitVerdict.TIGHT, FitVerdict.LESS, FitVerdict.UNKNOWN, FitVerdict.NOT, FitVerdict.IMPOSSIBLE)
 _MOST_GPUS = 64
 """GPUs of one node that layouts are tried for."""
 
@@ -52,7 +52,7 @@ class Pipeline:
 class Fit:
     """The answer for one role of a deployment, or for a model."""
 
-    workload: Workload
+    workload: WorkerSettings
     legal: tuple[int, ...] | Unknown
     """Sizes of tensor parallelism that divide the heads, up to the GPUs of the largest node."""
     nodes: tuple[NodeFit, ...]
@@ -60,15 +60,17 @@ class Fit:
     """The smallest pipeline that fits, looked for if no node alone is usable."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FitVerdict:
         """The best verdict among nodes that take pods; unknown if there is none to judge."""
         found = [
-            row.estimate.verdict if row.estimate is not None else Verdict.NOT for row in self.nodes if not row.obstacles
+            row.estimate.verdict if row.estimate is not None else FitVerdict.NOT
+            for row in self.nodes
+            if not row.obstacles
         ]
-        return min(found, key=_ORDER.index, default=Verdict.UNKNOWN)
+        return min(found, key=_ORDER.index, default=FitVerdict.UNKNOWN)
 
 
-def best_layout(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, gpus: int) -> Estimate:
+def best_layout(checkpoint: Checkpoint, workload: WorkerSettings, gpu: GpuFacts, gpus: int) -> Estimate:
     """The layout on at most `gpus` GPUs of one node: what the spec says, else the fewest GPUs that fit.
 
     If none fits, the one with the longest context.
@@ -76,13 +78,13 @@ def best_layout(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, gpus:
     tried = []
     for layout in _layouts(checkpoint, workload, gpus):
         found = estimate(checkpoint, workload, gpu, layout)
-        if found.verdict is Verdict.FITS:
+        if found.verdict is FitVerdict.FITS:
             return found
         tried.append(found)
     return min(tried, key=lambda found: (_ORDER.index(found.verdict), -(found.max_context or 0), found.short))
 
 
-def fit(checkpoint: Checkpoint, workload: Workload, rows: Iterable[NodeGpus]) -> Fit:
+def fit(checkpoint: Checkpoint, workload: WorkerSettings, rows: Iterable[NodeGpus]) -> Fit:
     """Sizes a worker against the GPUs of nodes. If pods are `Unseen`, against all that is allocatable."""
     candidates = [row for row in rows if not workload.resource or row.resource == workload.resource]
     judged: dict[tuple[object, ...], list[str]] = {}
@@ -110,7 +112,7 @@ def _rank(found: Estimate) -> tuple[int, int, int]:
     return _ORDER.index(found.verdict), found.layout.gpus, -(found.max_context or 0)
 
 
-def _on_node(checkpoint: Checkpoint, workload: Workload, row: NodeGpus) -> NodeFit:
+def _on_node(checkpoint: Checkpoint, workload: WorkerSettings, row: NodeGpus) -> NodeFit:
     gpus, part = _gpus(row), gpu_family(row.resource).part
     wanted = workload.gpus or (workload.tensor_parallel or 1) * (workload.pipeline or 1)
     few = f"{gpus} of {row.allocatable} GPUs are free, the worker needs {wanted}" if gpus < wanted else ""
@@ -130,7 +132,7 @@ def _on_node(checkpoint: Checkpoint, workload: Workload, row: NodeGpus) -> NodeF
     )
 
 
-def _layouts(checkpoint: Checkpoint, workload: Workload, gpus: int) -> list[Layout]:
+def _layouts(checkpoint: Checkpoint, workload: WorkerSettings, gpus: int) -> list[Layout]:
     """The layouts to try on one node, with the fewest GPUs first."""
     stages = workload.pipeline or 1
     if workload.tensor_parallel is not None:
@@ -148,7 +150,7 @@ def _layouts(checkpoint: Checkpoint, workload: Workload, gpus: int) -> list[Layo
     return [Layout(tensor_parallel=size) for size in sizes]
 
 
-def _pipeline(checkpoint: Checkpoint, workload: Workload, rows: Sequence[NodeGpus]) -> Pipeline | None:
+def _pipeline(checkpoint: Checkpoint, workload: WorkerSettings, rows: Sequence[NodeGpus]) -> Pipeline | None:
     """The pipeline over the fewest nodes with GPUs of one kind that fits; else the longest, if it fits with less."""
     kinds: dict[GpuFacts, list[NodeGpus]] = {}
     for row in rows:
@@ -168,7 +170,7 @@ def _gpus(row: NodeGpus) -> int:
 
 
 def _over(
-    checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, size: int, names: tuple[str, ...]
+    checkpoint: Checkpoint, workload: WorkerSettings, gpu: GpuFacts, size: int, names: tuple[str, ...]
 ) -> Pipeline | None:
     """A pipeline over these nodes, each with `size` GPUs: one stage on each node."""
     legal = legal_tensor_parallel(checkpoint, min(size, _MOST_GPUS))
@@ -185,6 +187,6 @@ def _over(
         found = estimate(checkpoint, workload, gpu, Layout(tensor_parallel=parallel, stages=stages))
         if found.usable:
             break
-    if found is None or found.verdict not in (Verdict.FITS, Verdict.TIGHT, Verdict.LESS):
+    if found is None or found.verdict not in (FitVerdict.FITS, FitVerdict.TIGHT, FitVerdict.LESS):
         return None
     return Pipeline(nodes=names, estimate=found)

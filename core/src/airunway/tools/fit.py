@@ -12,7 +12,7 @@ from airunway.resource import Resource, dig, filled, key_of
 from airunway.selection.explanation import Explanation, explain
 from airunway.selection.facts import provider_facts
 from airunway.sizing.checkpoint import Checkpoint
-from airunway.sizing.estimate import Verdict
+from airunway.sizing.estimate import FitVerdict
 from airunway.sizing.fit import Fit, fit
 from airunway.sizing.inventory import Inventory
 from airunway.sizing.nodes import NodeGpus, Placement, free_gpus, gpu_named, known_gpus
@@ -51,7 +51,7 @@ class Sized:
 
         A spec without GPUs is not refused: it does not ask for any.
         """
-        refusals = (Verdict.NOT, Verdict.IMPOSSIBLE, Verdict.LESS)
+        refusals = (FitVerdict.NOT, FitVerdict.IMPOSSIBLE, FitVerdict.LESS)
         return any(
             found.verdict in refusals and (self.as_model or bool(found.workload.gpus)) and not self._spans(found)
             for _, found in self.roles

@@ -140,7 +140,7 @@ class TimelineEntry(ViewModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(ViewModel):
+class WaitOutcome(ViewModel):
     """What ``--wait`` waits for."""
 
     done: bool
@@ -271,16 +271,16 @@ def cause_of(deployment: Resource) -> CauseView | None:
     )
 
 
-def outcome_of(deployment: Resource) -> Outcome:
+def outcome_of(deployment: Resource) -> WaitOutcome:
     """Returns whether waiting is over: Ready for the newest spec; or Failed, or Stalled for it.
 
     A provider's refusal is no outcome while the core may still select another provider.
     """
     if not _is_current(deployment) or is_refusal_open(deployment):
-        return Outcome(done=False, ready=False)
+        return WaitOutcome(done=False, ready=False)
     ready = (condition_of(deployment, "Ready") or {}).get("status") == "True"
     stalled = (condition_of(deployment, "Stalled") or {}).get("status") == "True"
-    return Outcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
+    return WaitOutcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
 
 
 def verdict_of(deployment: Resource) -> tuple[str, str, str]:
