@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from airunway.cli.main import app
 from airunway.plugins.host import ProviderHost

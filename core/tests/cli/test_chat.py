@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from click.exceptions import Exit
+from click.testing import CliRunner
 from core.tests.any_json import anything, changed
 from core.tests.view.test_views import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer import Exit
-from typer.testing import CliRunner
 
 from airunway.cli.chat import LONGEST_PROMPT, _sentence, _served_name, _stated_task, _Talk, _Wanted, names_other_task
 from airunway.cli.main import app

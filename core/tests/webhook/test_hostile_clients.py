@@ -14,12 +14,12 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+from click.testing import CliRunner
 from core.tests.webhook.conftest import Deployment
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from typer.testing import CliRunner
 
 from airunway.cli.main import app
 from airunway.controller.application import CoreSettings

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, parse_target
+from airunway.cli import completers, inputs
+from airunway.cli.cluster import Access, about_deployment, fail, on_cluster, parse_target
 from airunway.cli.explained import (
     cache_explanation,
     cache_lines,
@@ -24,7 +24,8 @@ from airunway.cli.explained import (
     template_lines,
 )
 from airunway.cli.manifests import Manifests, manifests_in, namespace_labels_in, provider_configs_in
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options, namespace_option, output_option
+from airunway.cli.parameters import PATH, Command, argument, option
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse_time
@@ -44,37 +45,46 @@ INSTALLED = "installed"
 """Value of ``--providers`` for the installed plugins."""
 
 
+@click.command(cls=Command)
+@argument(
+    "target", nargs=-1, metavar="md/NAME", shell_complete=completers.deployments, help="A deployment of the cluster."
+)
+@option("file", "--filename", "-f", type=PATH, help="Deployments of a file instead; - for standard input.")
+@namespace_option
+@option(
+    "--providers",
+    default="",
+    shell_complete=completers.several_providers,
+    help="InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins: "
+    "no cluster is needed. Default: those of the cluster.",
+)
+@option(
+    "--policy",
+    type=PATH,
+    help="The policy file of the controller (its --policy), so that the answer is the controller's. Labels of "
+    "namespaces come from the cluster; with --providers from Namespaces in the file of -f.",
+)
+@option(
+    "--runtime-config",
+    multiple=True,
+    type=PATH,
+    help="File with RuntimeConfigs or ClusterRuntimeConfigs, with -f; may be repeated. Those in FILENAME count.",
+)
+@option("--why-not", default="", shell_complete=completers.providers, help="Show why this provider is not selected.")
+@output_option("table", "json", "yaml")
+@cluster_options
 def explain(
-    target: Annotated[list[str] | None, typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")] = None,
+    target: tuple[str, ...],
     *,
-    file: Annotated[
-        Path | None, typer.Option("--filename", "-f", help="Deployments of a file instead; - for standard input.")
-    ] = None,
-    namespace: Namespace = "",
-    providers: Annotated[
-        str,
-        typer.Option(
-            help="InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins: "
-            "no cluster is needed. Default: those of the cluster."
-        ),
-    ] = "",
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            help="The policy file of the controller (its --policy), so that the answer is the controller's. Labels of "
-            "namespaces come from the cluster; with --providers from Namespaces in the file of -f."
-        ),
-    ] = None,
-    runtime_config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File with RuntimeConfigs or ClusterRuntimeConfigs, with -f; may be repeated. Those in FILENAME count."
-        ),
-    ] = None,
-    why_not: Annotated[str, typer.Option(help="Show why this provider is not selected.")] = "",
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    file: Path | None,
+    namespace: str,
+    providers: str,
+    policy: Path | None,
+    runtime_config: tuple[Path, ...],
+    why_not: str,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
 
@@ -86,13 +96,13 @@ def explain(
     airunway explain -f llama.yaml --providers installed --why-not kaito
     """
     if bool(target) == (file is not None):
-        raise typer.BadParameter("name one ModelDeployment (md/NAME), or a file with -f")
+        raise click.BadParameter("name one ModelDeployment (md/NAME), or a file with -f")
     if target and providers:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "--providers needs -f: a deployment of the cluster is explained with the providers of the cluster"
         )
     if target and runtime_config:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
     from airunway.cli.template_inputs import with_templates
@@ -141,7 +151,7 @@ def explain(
             {**explanation.as_resource(), **following}
             for explanation, following in zip(explanations, followed, strict=True)
         ]
-        typer.echo(as_document(documents, output), nl=False)
+        click.echo(as_document(documents, output), nl=False)
         return
     blocks = []
     for explanation, following in zip(explanations, followed, strict=True):
@@ -152,9 +162,9 @@ def explain(
             lines += ["", *config_lines(following)]
         lines += cache_lines(following)
         blocks.append("\n".join(map(printable, lines)))
-    typer.echo("\n\n".join(blocks))
+    click.echo("\n\n".join(blocks))
     for each in found if target else ():
-        typer.echo("\n".join(["", *map(printable, _state(each.deployment))]))
+        click.echo("\n".join(["", *map(printable, _state(each.deployment))]))
 
 
 def _explanation(
@@ -189,7 +199,7 @@ def _explanation(
 
 
 def _read(
-    target: list[str] | None,
+    target: Sequence[str],
     given: Manifests | None,
     namespace: str,
     providers: str,
@@ -263,7 +273,7 @@ def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource
             try:
                 found = await client.find(kind, key)
             except Forbidden as error:
-                typer.echo(printable(f"airunway: {error}: it counts as absent here"), err=True)
+                click.echo(printable(f"airunway: {error}: it counts as absent here"), err=True)
                 continue
             if found is not None:
                 configs.append({**found, "kind": kind.kind})
@@ -288,7 +298,7 @@ def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
         try:
             return await client.list_if_served(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
         except Forbidden as error:
-            typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
+            click.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
             return []
 
     return on_cluster(read, access)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from airunway.cli import cluster
 from airunway.cli.manifests import ManifestError
@@ -78,10 +78,10 @@ def with_templates(
         if missing is None:
             return found
         text = f"{key_of(missing.own)}: its template is in none of the files: the cluster's templates are read"
-        typer.echo(printable(f"airunway: {text}"), err=True)
+        click.echo(printable(f"airunway: {text}"), err=True)
     read = cluster.on_cluster(lambda client: read_for(client, asking), access)
     for each in read.unseen:
-        typer.echo(printable(f"airunway: {each}: they count as absent here"), err=True)
+        click.echo(printable(f"airunway: {each}: they count as absent here"), err=True)
     return expanded(deployments, with_given(read.templates, given))
 
 
