@@ -69,7 +69,7 @@ _OTHER_TASK = re.compile(
 @argument(
     "prompt", default=None, metavar="PROMPT", help="The question. Default: a conversation; in a pipe, standard input."
 )
-@namespace_option
+@namespace_option()
 @option(
     "task",
     "--as",
@@ -77,8 +77,8 @@ _OTHER_TASK = re.compile(
     type=click.Choice(["auto", "chat", "completion", "embedding", "rerank"]),
     help="What to ask the model for. Default: what its server advertises.",
 )
-@option("--model", default="", help="Served name (default: the first that the server lists).")
-@option("--system", default="", help="System message of a chat.")
+@option("--model", help="Served name (default: the first that the server lists).")
+@option("--system", help="System message of a chat.")
 @option("--document", multiple=True, help="Document to rank by its relevance to PROMPT; may be repeated.")
 @option("--max-tokens", type=IntRange(min=1), help="At most so many tokens of an answer.")
 @option(

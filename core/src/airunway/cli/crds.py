@@ -10,7 +10,7 @@ import click
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import definitions_in
-from airunway.cli.options import cluster_options, output_option
+from airunway.cli.options import cluster_options, file_option, output_option
 from airunway.cli.parameters import DIRECTORY, PATH, Command, argument, option
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
@@ -34,7 +34,7 @@ HARMS = 3
 )
 @option("--check", is_flag=True, help="Only check what they would take from the objects of the cluster.")
 @option("--apply", is_flag=True, help="Apply them to the cluster, unless they would take something.")
-@option("file", "--filename", "-f", type=PATH, help="CRDs of a file instead of this release's; - for standard input.")
+@file_option("CRDs of a file instead of this release's; - for standard input.")
 @cluster_options
 def crds(
     *, write: Path | None, check: bool, apply: bool, file: Path | None, kubeconfig: Path | None, context: str | None
@@ -93,7 +93,7 @@ def _guarded(wanted: list[Resource], *, access: Access, apply: bool) -> None:
 
 @click.command(cls=Command)
 @argument("file", type=PATH, metavar="FILE", help="CRDs as YAML or JSON; - for standard input.")
-@option("--kind", default="", help="Only this kind (default: every kind of the file).")
+@option("--kind", help="Only this kind (default: every kind of the file).")
 @output_option("table", "json", "yaml")
 def schema(file: Path, *, kind: str, output: str) -> None:
     """Print group, kind, versions and schema hashes of a CRD, as a manifest and its transformers name them.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from airunway.cli import completers, inputs
+from airunway.cli import inputs
 from airunway.cli.cluster import Access, denied, explained, on_cluster, parse_target
 from airunway.cli.manifests import manifests_in
-from airunway.cli.options import cluster_options, output_option
-from airunway.cli.parameters import PATH, Command, argument, option
+from airunway.cli.options import cluster_options, deployment_argument, file_option, namespace_option, output_option
+from airunway.cli.parameters import Command
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
 from airunway.resource import Resource, key_of
@@ -32,21 +32,9 @@ _SIGNS = {"create": "+", "update": "~", "recreate": "!", "delete": "-", "keep": 
 
 
 @click.command(cls=Command)
-@argument(
-    "target",
-    nargs=-1,
-    metavar="[md/NAME]",
-    shell_complete=completers.deployments,
-    help="Only this deployment of the file.",
-)
-@option("file", "--filename", "-f", required=True, type=PATH, help="The edited deployments; - for standard input.")
-@option(
-    "--namespace",
-    "-n",
-    default="",
-    shell_complete=completers.namespaces,
-    help="Namespace where the file names none (default: the context's).",
-)
+@deployment_argument("Only this deployment of the file.", "[md/NAME]")
+@file_option("The edited deployments; - for standard input.", required=True)
+@namespace_option("Namespace where the file names none (default: the context's).")
 @output_option("text", "json", "yaml", "name")
 @cluster_options
 def diff(

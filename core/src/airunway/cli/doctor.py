@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from airunway.api import names
-from airunway.cli import completers
 from airunway.cli.cluster import Access, on_cluster
-from airunway.cli.options import cluster_options, output_option
+from airunway.cli.options import cluster_options, namespace_option, output_option
 from airunway.cli.parameters import Command, option
 from airunway.cli.printing import as_document, is_ascii, terminal_width
 from airunway.redaction import printable
@@ -28,13 +27,7 @@ INCOMPLETE = 4
 
 
 @click.command(cls=Command)
-@option(
-    "--namespace",
-    "-n",
-    default=names.DEFAULT_NAMESPACE,
-    shell_complete=completers.namespaces,
-    help="Namespace that AI Runway runs in.",
-)
+@namespace_option("Namespace that AI Runway runs in.", default=names.DEFAULT_NAMESPACE)
 @output_option("text", "json", "yaml")
 @option(
     "--failure-threshold",

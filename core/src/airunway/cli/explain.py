@@ -24,8 +24,15 @@ from airunway.cli.explained import (
     template_lines,
 )
 from airunway.cli.manifests import Manifests, manifests_in, namespace_labels_in, provider_configs_in
-from airunway.cli.options import cluster_options, namespace_option, output_option
-from airunway.cli.parameters import PATH, Command, argument, option
+from airunway.cli.options import (
+    cluster_options,
+    deployment_argument,
+    file_option,
+    namespace_option,
+    output_option,
+    providers_option,
+)
+from airunway.cli.parameters import PATH, Command, option
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse_time
@@ -46,17 +53,12 @@ INSTALLED = "installed"
 
 
 @click.command(cls=Command)
-@argument(
-    "target", nargs=-1, metavar="md/NAME", shell_complete=completers.deployments, help="A deployment of the cluster."
-)
-@option("file", "--filename", "-f", type=PATH, help="Deployments of a file instead; - for standard input.")
-@namespace_option
-@option(
-    "--providers",
-    default="",
-    shell_complete=completers.several_providers,
-    help="InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins: "
-    "no cluster is needed. Default: those of the cluster.",
+@deployment_argument("A deployment of the cluster.", "md/NAME")
+@file_option("Deployments of a file instead; - for standard input.")
+@namespace_option()
+@providers_option(
+    "InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins: "
+    "no cluster is needed. Default: those of the cluster."
 )
 @option(
     "--policy",
@@ -70,7 +72,7 @@ INSTALLED = "installed"
     type=PATH,
     help="File with RuntimeConfigs or ClusterRuntimeConfigs, with -f; may be repeated. Those in FILENAME count.",
 )
-@option("--why-not", default="", shell_complete=completers.providers, help="Show why this provider is not selected.")
+@option("--why-not", shell_complete=completers.providers, help="Show why this provider is not selected.")
 @output_option("table", "json", "yaml")
 @cluster_options
 def explain(

@@ -14,7 +14,7 @@ from airunway.api.names import DEVICE_CLASS_PREFIX
 from airunway.cli import completers, inputs
 from airunway.cli.cluster import Access, fail
 from airunway.cli.manifests import manifests_in, provider_configs_in
-from airunway.cli.options import cluster_options, namespace_option, output_option
+from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, providers_option
 from airunway.cli.parameters import PATH, Command, IntRange, argument, option
 from airunway.cli.printing import as_document, object_name, terminal_width
 from airunway.redaction import printable
@@ -40,8 +40,8 @@ _GPUS_OF_A_NODE = 8
 
 @click.command(cls=Command)
 @argument("target", default=None, metavar="[MODEL]", shell_complete=completers.models, help="A model id: owner/name.")
-@option("file", "--filename", "-f", type=PATH, help="Deployments of a file instead; - for standard input.")
-@namespace_option
+@file_option("Deployments of a file instead; - for standard input.")
+@namespace_option()
 @option(
     "--nodes",
     type=PATH,
@@ -49,7 +49,6 @@ _GPUS_OF_A_NODE = 8
 )
 @option(
     "--gpu",
-    default="",
     shell_complete=completers.gpus,
     help="Size for this GPU, eight on a node, without looking at nodes: a name such as h100-80gb.",
 )
@@ -59,19 +58,16 @@ _GPUS_OF_A_NODE = 8
     help="Directory with the model's config.json and its safetensors or GGUF files (only headers are read).",
 )
 @option("--fetch", is_flag=True, help="Read config.json and the index from the hub of HF_ENDPOINT, without a token.")
-@option("--engine", default="", help="Engine for MODEL. Default: the one that would be selected.")
+@option("--engine", help="Engine for MODEL. Default: the one that would be selected.")
 @option(
     "--context-length",
     type=IntRange(min=1),
     help="Longest context in tokens, for MODEL. Default: the model's own maximum.",
 )
 @option("--sequences", default=1, type=IntRange(min=1, max=1_000_000), help="Requests of that length at once.")
-@option(
-    "--providers",
-    default="",
-    shell_complete=completers.several_providers,
-    help="InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins. "
-    "Default: those of the cluster; with --nodes or --gpu the installed plugins.",
+@providers_option(
+    "InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins. "
+    "Default: those of the cluster; with --nodes or --gpu the installed plugins."
 )
 @output_option("table", "json", "yaml", "name")
 @cluster_options

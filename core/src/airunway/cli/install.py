@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from airunway.api import names
-from airunway.cli import completers, inputs
+from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster
-from airunway.cli.options import cluster_options
+from airunway.cli.options import cluster_options, namespace_option, providers_option
 from airunway.cli.parameters import Command, option
 from airunway.redaction import printable
 
@@ -31,27 +31,13 @@ def _registry(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
     return text
 
 
-_namespace_option = option(
-    "--namespace",
-    "-n",
-    default=names.DEFAULT_NAMESPACE,
-    shell_complete=completers.namespaces,
-    help="Namespace that AI Runway runs in.",
-)
-_providers_option = option(
-    "--providers",
-    default="",
-    shell_complete=completers.several_providers,
-    help="Names of providers, separated by commas.",
-)
+_namespace_option = namespace_option("Namespace that AI Runway runs in.", default=names.DEFAULT_NAMESPACE)
+_providers_option = providers_option("Names of providers, separated by commas.")
 _catalogue_option = option(
     "--catalogue", is_flag=True, help="With the catalogue: hardware of templates, discovery, scans of registries."
 )
 _registry_option = option(
-    "--registry",
-    default="",
-    callback=_registry,
-    help="Registry of the images, as HOST/PATH (default: that of the release).",
+    "--registry", callback=_registry, help="Registry of the images, as HOST/PATH (default: that of the release)."
 )
 _timeout_option = option("--timeout", default=300.0, help="Seconds to wait until each part is ready; 0: do not wait.")
 _dry_run_option = option("--dry-run", is_flag=True, help="List every object, and change nothing.")
@@ -128,12 +114,7 @@ def upgrade(
 
 
 @click.command(cls=Command)
-@option(
-    "--providers",
-    default="",
-    shell_complete=completers.several_providers,
-    help="Only these providers, separated by commas (default: all parts but the CRDs).",
-)
+@providers_option("Only these providers, separated by commas (default: all parts but the CRDs).")
 @_namespace_option
 @_dry_run_option
 @option("--yes", "-y", is_flag=True, help="Do not ask, as in a script.")

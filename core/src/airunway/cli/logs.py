@@ -39,14 +39,14 @@ _AGAIN = 2.0
 
 
 @click.command(cls=Command)
-@deployment_argument
-@namespace_option
+@deployment_argument(required=True)
+@namespace_option()
 @option("--follow", "-f", is_flag=True, help="Go on, also with pods that come later.")
 @option("--previous", "-p", is_flag=True, help="Of each container the run before the one that is there now.")
-@option("--role", default="", help="Only pods with this role, such as decode.")
+@option("--role", help="Only pods with this role, such as decode.")
 @option("all_", "--all", is_flag=True, help=f"Every line, not only the last {TAIL} of a container.")
 @option("--tail", type=IntRange(min=0), help=f"So many of the last lines of a container (default: {TAIL}).")
-@option("--since", default="", metavar="DURATION", help="Only lines of the last so long, such as 5m.")
+@option("--since", metavar="DURATION", help="Only lines of the last so long, such as 5m.")
 @cluster_options
 def logs(
     target: tuple[str, ...],

@@ -14,7 +14,7 @@ import click
 from airunway.cli import completers, inputs
 from airunway.cli.cluster import Access, fail
 from airunway.cli.fit import asked_for, inventory_of, sized
-from airunway.cli.options import cluster_options
+from airunway.cli.options import cluster_options, namespace_option
 from airunway.cli.parameters import PATH, Command, IntRange, argument, option
 from airunway.redaction import printable
 
@@ -29,26 +29,17 @@ _GATED = ("llama", "gemma")
 
 @click.command(cls=Command)
 @argument("model", metavar="MODEL", shell_complete=completers.models, help="A model id: owner/name.")
-@option("--name", default="", help="Name of the deployment. Default: made from the model's.")
-@option(
-    "--namespace", "-n", default="", shell_complete=completers.namespaces, help="Namespace (default: none is written)."
-)
-@option("--engine", default="", help="Engine. Default: left to the selection.")
-@option("--provider", default="", shell_complete=completers.providers, help="Provider. Default: left to the selection.")
+@option("--name", help="Name of the deployment. Default: made from the model's.")
+@namespace_option("Namespace (default: none is written).")
+@option("--engine", help="Engine. Default: left to the selection.")
+@option("--provider", shell_complete=completers.providers, help="Provider. Default: left to the selection.")
 @option("--context-length", type=IntRange(min=1), help="Longest context in tokens. Default: the longest that fits.")
 @option("--gpus", type=IntRange(min=0, max=64), help="GPUs of a replica. Default: the fewest that fit.")
-@option("--gpu-type", default="", help="Resource name of the GPUs. Default: that of the node.")
+@option("--gpu-type", help="Resource name of the GPUs. Default: that of the node.")
 @option("--replicas", default=1, type=IntRange(min=0, max=32), help="Replicas.")
-@option(
-    "--token-secret", default="", help="Secret with the Hugging Face token under the key HF_TOKEN, for a gated model."
-)
+@option("--token-secret", help="Secret with the Hugging Face token under the key HF_TOKEN, for a gated model.")
 @option("--nodes", type=PATH, help="File with Nodes (and Pods) instead of the cluster.")
-@option(
-    "--gpu",
-    default="",
-    shell_complete=completers.gpus,
-    help="Size for this GPU, such as h100-80gb, without looking at nodes.",
-)
+@option("--gpu", shell_complete=completers.gpus, help="Size for this GPU, such as h100-80gb, without looking at nodes.")
 @option("--model-config", type=PATH, help="Directory with the model's config.json and its safetensors or GGUF files.")
 @option("--fetch", is_flag=True, help="Read config.json from the hub of HF_ENDPOINT.")
 @cluster_options

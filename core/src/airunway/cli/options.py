@@ -13,22 +13,30 @@ from airunway.cli.parameters import PATH, F, argument, option
 kubeconfig_option = option(
     "--kubeconfig", type=PATH, help="Kubeconfig file (default: as kubectl; in a pod its service account)."
 )
-context_option = option("--context", help="Context of the kubeconfig.")
-namespace_option = option(
-    "--namespace",
-    "-n",
-    default="",
-    shell_complete=completers.namespaces,
-    help="Namespace (default: the context's).",
-)
-deployment_argument = argument(
-    "target",
-    nargs=-1,
-    required=True,
-    metavar="md/NAME",
-    shell_complete=completers.deployments,
-    help="A deployment of the cluster.",
-)
+context_option = option("--context", default=None, help="Context of the kubeconfig.")
+
+
+def namespace_option(help: str = "Namespace (default: the context's).", default: str = "") -> Callable[[F], F]:
+    """A decorator that adds ``--namespace``."""
+    return option("--namespace", "-n", default=default, shell_complete=completers.namespaces, help=help)
+
+
+def file_option(help: str, *, required: bool = False) -> Callable[[F], F]:
+    """A decorator that adds ``--filename``; the command gets it as `file`."""
+    return option("file", "--filename", "-f", type=PATH, required=required, help=help)
+
+
+def providers_option(help: str) -> Callable[[F], F]:
+    """A decorator that adds ``--providers``, which takes several with commas."""
+    return option("--providers", shell_complete=completers.several_providers, help=help)
+
+
+def deployment_argument(
+    help: str = "A deployment of the cluster.", metavar: str = "md/NAME", *, required: bool = False
+) -> Callable[[F], F]:
+    """A decorator that adds a deployment as ``md/NAME`` or ``md NAME``; the command gets the words as `target`."""
+    complete = completers.deployments
+    return argument("target", nargs=-1, required=required, metavar=metavar, shell_complete=complete, help=help)
 
 
 def cluster_options(command: F) -> F:

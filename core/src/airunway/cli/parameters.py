@@ -63,7 +63,12 @@ class Argument(click.Argument):
 
 
 def option(*declarations: str, help: str, **settings: Any) -> Callable[[F], F]:
-    """A decorator that adds an option; help shows its environment variable, and its default unless that is empty."""
+    """A decorator that adds an option; one that takes a text is empty without one.
+
+    Help shows its environment variable, and its default unless that is empty.
+    """
+    if not settings.keys() & {"default", "is_flag", "multiple", "required", "type"}:
+        settings["default"] = ""
     shown = settings.get("default") not in (None, "")
     return click.option(*declarations, cls=Option, help=help, show_default=shown, show_envvar=True, **settings)
 

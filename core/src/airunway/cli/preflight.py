@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from airunway.cli import completers, inputs
+from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import ManifestError, manifests_in, objects_in
-from airunway.cli.options import cluster_options, output_option, parse_settings
+from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, parse_settings
 from airunway.cli.parameters import PATH, Command, option
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
@@ -49,12 +49,8 @@ _FILES = (".yaml", ".yml", ".json")
     help="Folder with CRDs of many releases, as PROVIDER/vX.Y.Z/*.yaml; a release that is not there has those "
     "of the newest one before it.",
 )
-@option(
-    "file", "--filename", "-f", type=PATH, help="Deployments of a file instead of the cluster's; - for standard input."
-)
-@option(
-    "--namespace", "-n", default="", shell_complete=completers.namespaces, help="Only this namespace (default: all)."
-)
+@file_option("Deployments of a file instead of the cluster's; - for standard input.")
+@namespace_option("Only this namespace (default: all).")
 @option(
     "settings",
     "--set",

@@ -14,9 +14,12 @@ from airunway.cli.options import context_option, kubeconfig_option
 from airunway.cli.parameters import PATH, F, IntRange, option
 
 
-def _option(*declarations: str, default: Any = None, help: str, **settings: Any) -> Any:
-    """A field with its option."""
-    return field(default=default, metadata={"option": option(*declarations, default=default, help=help, **settings)})
+def _option(*declarations: str, help: str, **settings: Any) -> Any:
+    """A field with its option, whose default is the field's."""
+    absent: Any = None if "type" in settings else ""
+    return field(
+        default=settings.get("default", absent), metadata={"option": option(*declarations, help=help, **settings)}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,6 @@ class Common:
     context: str | None = field(default=None, metadata={"option": context_option})
     watch_namespaces: str = _option(
         "--watch-namespaces",
-        default="",
         help="Namespaces to work in, separated by commas (default: all). A Role in each is enough then.",
     )
     leader_elect: bool = _option(
@@ -81,22 +83,18 @@ class CoreOptions:
     )
     gateway_name: str = _option(
         "--gateway-name",
-        default="",
         help="Gateway of deployments whose runtime config names none, as NAMESPACE/NAME (default: the only one, or "
         "the only one with the label airunway.ai/inference-gateway=true, in the namespaces for Gateways).",
     )
     gateway_namespaces: str = _option(
         "--gateway-namespaces",
-        default="",
         help="Namespaces for Gateways, as a,b: only there a Gateway is chosen that nothing names (default: our own "
         "and those with the label airunway.ai/gateways=allowed).",
     )
     epp_image: str = _option(
-        "--epp-image", default="", help="Image of the endpoint pickers of routes (default: the one of this release)."
+        "--epp-image", help="Image of the endpoint pickers of routes (default: the one of this release)."
     )
-    epp_version: str = _option(
-        "--epp-version", default="", help="Release of that image, such as 0.10, if its tag does not say it."
-    )
+    epp_version: str = _option("--epp-version", help="Release of that image, such as 0.10, if its tag does not say it.")
     model_cache: Literal["on", "off"] = _option(
         "--model-cache",
         default="on",
@@ -105,9 +103,7 @@ class CoreOptions:
         "never; what exists stays.",
     )
     downloader_image: str = _option(
-        "--downloader-image",
-        default="",
-        help="Image of the Jobs that fetch weights (default: the one of this release).",
+        "--downloader-image", help="Image of the Jobs that fetch weights (default: the one of this release)."
     )
     max_downloads: int = _option(
         "--max-downloads",
@@ -119,9 +115,9 @@ class CoreOptions:
     webhook_bind_address: str = _option(
         "--webhook-bind-address", default="0", help="Address of the admission webhook, e.g. :9443; 0: none."
     )
-    webhook_service: str = _option("--webhook-service", default="", help="Service of the webhook, as NAME.NAMESPACE.")
+    webhook_service: str = _option("--webhook-service", help="Service of the webhook, as NAME.NAMESPACE.")
     webhook_url: str = _option(
-        "--webhook-url", default="", help="Instead of a Service: URL of the webhook, e.g. https://127.0.0.1:9443."
+        "--webhook-url", help="Instead of a Service: URL of the webhook, e.g. https://127.0.0.1:9443."
     )
     webhook_secret: str = _option(
         "--webhook-secret",

@@ -11,7 +11,7 @@ import click
 from airunway.cli import completers, inputs
 from airunway.cli.cluster import Access
 from airunway.cli.manifests import manifests_in, namespace_labels_in
-from airunway.cli.options import cluster_options, output_option, parse_settings
+from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, parse_settings
 from airunway.cli.parameters import PATH, Command, option
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
@@ -24,16 +24,13 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@option("file", "--filename", "-f", required=True, type=PATH, help="Deployments to render; - for standard input.")
+@file_option("Deployments to render; - for standard input.", required=True)
 @option(
     "--provider",
-    default="",
     shell_complete=completers.providers,
     help="The provider (default: the one of the spec, else as selection chooses).",
 )
-@option(
-    "--namespace", "-n", default="", shell_complete=completers.namespaces, help="Namespace where the file names none."
-)
+@namespace_option("Namespace where the file names none.")
 @option("settings", "--set", multiple=True, help="A setting of the provider, KEY=VALUE; may be repeated.")
 @option(
     "--runtime-config",
@@ -41,9 +38,7 @@ if TYPE_CHECKING:
     type=PATH,
     help="File with RuntimeConfigs or ClusterRuntimeConfigs; may be repeated. Those in FILENAME count.",
 )
-@option(
-    "--upstream-version", default="", help="Release of the upstream to write for (default: the newest known), e.g. 0.9."
-)
+@option("--upstream-version", help="Release of the upstream to write for (default: the newest known), e.g. 0.9.")
 @option(
     "--policy",
     type=PATH,

@@ -17,8 +17,8 @@ import click
 from airunway.api import names
 from airunway.cli import completers
 from airunway.cli.cluster import Access, about_deployment, duration, on_cluster_reporting
-from airunway.cli.options import cluster_options, namespace_option, output_option
-from airunway.cli.parameters import Command, argument, option
+from airunway.cli.options import cluster_options, deployment_argument, namespace_option, output_option
+from airunway.cli.parameters import Command, option
 from airunway.cli.printing import Line, Screen, as_document, is_ascii, object_name, terminal_width, wrapped
 from airunway.redaction import bounded
 from airunway.templates.expansion import TEMPLATE_READY
@@ -61,19 +61,12 @@ class StatusCommand(Command):
 
 
 @click.command(cls=StatusCommand)
-@argument(
-    "target",
-    nargs=-1,
-    metavar="[md/NAME]",
-    shell_complete=completers.deployments,
-    help="A deployment. Without one: all, the worst first.",
-)
-@namespace_option
+@deployment_argument("A deployment. Without one: all, the worst first.", "[md/NAME]")
+@namespace_option()
 @option("--all-namespaces", "-A", is_flag=True, help="All deployments of all.")
 @option("--watch", "-w", is_flag=True, help="Go on: draw again on a terminal, append what changes in a pipe.")
 @option(
     "--wait",
-    default="",
     metavar="[=DURATION]",
     shell_complete=completers.deployments,
     help=f"Wait until the newest spec is Ready, at most so long ({_PATIENCE}). Ends as soon as it has failed.",

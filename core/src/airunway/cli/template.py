@@ -51,7 +51,7 @@ _name_option = argument(
 
 @template.command("list", short_help="List the templates of a namespace and of the cluster.")
 @option("--all-namespaces", "-A", is_flag=True, help="ModelTemplates of all namespaces.")
-@namespace_option
+@namespace_option()
 @_files_option
 @output_option("table", "json", "yaml", "name")
 @cluster_options
@@ -96,7 +96,7 @@ def list_(
 
 @template.command(short_help="Show one template: its state, what it gives, and who uses it.")
 @_name_option
-@namespace_option
+@namespace_option()
 @_files_option
 @output_option("text", "json", "yaml", "name")
 @cluster_options
@@ -143,7 +143,7 @@ def show(
     help="Without NAME: deployments, and templates that count before the cluster's; with NAME: templates "
     "instead of the cluster's. - for standard input; may be repeated.",
 )
-@namespace_option
+@namespace_option()
 @output_option("yaml", "json")
 @cluster_options
 def render(
@@ -185,8 +185,8 @@ def render(
 @template.command(short_help="Show which template is chosen for a model, and what speaks against the others.")
 @argument("model", metavar="MODEL", shell_complete=completers.models, help="A model, as in spec.templateRef.modelName.")
 @option("--metric", type=click.Choice(["latency", "throughput"]), help="As spec.templateRef.metric. Default: either.")
-@option("--precision", default="", help="As spec.templateRef.precision. Default: any.")
-@namespace_option
+@option("--precision", help="As spec.templateRef.precision. Default: any.")
+@namespace_option()
 @_files_option
 @output_option("table", "json", "yaml")
 @cluster_options

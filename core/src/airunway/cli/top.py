@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from airunway.cli import completers
 from airunway.cli.cluster import Access, about_deployment, duration, fail, on_cluster_reporting
-from airunway.cli.options import cluster_options, namespace_option, output_option
-from airunway.cli.parameters import Command, argument, option
+from airunway.cli.options import cluster_options, deployment_argument, namespace_option, output_option
+from airunway.cli.parameters import Command, option
 from airunway.cli.printing import as_document, object_name
 from airunway.resource import ObjectKey, key_of
 
@@ -29,24 +28,15 @@ _MOST_REASONS = 8
 
 
 @click.command(cls=Command)
-@argument(
-    "target",
-    nargs=-1,
-    metavar="[md/NAME]",
-    shell_complete=completers.deployments,
-    help="Only this deployment of the cluster.",
-)
-@namespace_option
+@deployment_argument("Only this deployment of the cluster.", "[md/NAME]")
+@namespace_option()
 @option("--all-namespaces", "-A", is_flag=True, help="In all namespaces.")
 @option("--watch", "-w", is_flag=True, help="Go on: a new table every 5 s, over the last 15 s.")
 @option(
     "--window", default="1s", metavar="DURATION", help="Without --watch: time between the two samples that make a rate."
 )
 @option(
-    "--prometheus",
-    default="",
-    metavar="URL",
-    help="Ask this Prometheus instead of the pods; its rates are over the last minute.",
+    "--prometheus", metavar="URL", help="Ask this Prometheus instead of the pods; its rates are over the last minute."
 )
 @output_option("table", "json", "yaml", "name")
 @cluster_options

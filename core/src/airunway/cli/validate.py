@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from airunway.cli import completers, inputs
+from airunway.cli import inputs
 from airunway.cli.manifests import ManifestError, opened, read_manifests
+from airunway.cli.options import namespace_option
 from airunway.cli.parameters import PATH, Command, argument, option
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of, labels_of
@@ -28,13 +29,7 @@ if TYPE_CHECKING:
     help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in the "
     "manifests. Default: only what is refused everywhere.",
 )
-@option(
-    "--namespace",
-    "-n",
-    default="default",
-    shell_complete=completers.namespaces,
-    help="Namespace of objects that name none.",
-)
+@namespace_option("Namespace of objects that name none.", default="default")
 def validate(files: tuple[Path, ...], *, policy: Path | None, namespace: str) -> None:
     """Check manifests as admission would, without a cluster. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
 

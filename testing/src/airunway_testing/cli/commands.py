@@ -7,8 +7,7 @@ from typing import Literal
 
 import click
 
-from airunway.cli import completers
-from airunway.cli.options import context_option
+from airunway.cli.options import context_option, providers_option
 from airunway.cli.parameters import PATH, Group, option
 from airunway_testing.cli.controlplane import app as controlplane
 from airunway_testing.cli.provider import app as provider
@@ -27,12 +26,7 @@ for each in (controlplane, provider, simulate):
     type=click.Choice(["cluster", "api"]),
     help="cluster: scheduler, workloads and nodes too; api: no pods, upstreams answer at once.",
 )
-@option(
-    "--providers",
-    default="",
-    shell_complete=completers.several_providers,
-    help="Providers to run, separated by commas (default: all that have a simulator installed and samples).",
-)
+@providers_option("Providers to run, separated by commas (default: all that have a simulator installed and samples).")
 @option(
     "--upstream-crds", type=PATH, help="Install the upstreams' own CRDs from this directory instead of minimal ones."
 )

@@ -25,7 +25,7 @@ app = Group(
 _Level = Literal["api", "cluster"]
 _AuditLevel = Literal["Metadata", "Request", "RequestResponse"]
 
-_name_option = option("--name", default="", help="A name of your choice, to run several. Default: the level.")
+_name_option = option("--name", help="A name of your choice, to run several. Default: the level.")
 
 
 def _level_option(default: _Level) -> Callable[[F], F]:

@@ -17,8 +17,8 @@ app = Group("provider")
 @argument("name", metavar="NAME", help="The provider's name: small letters, digits and '-'.")
 @option("--directory", type=PATH, help="Folder to write into, new or empty (default: airunway-NAME).")
 @option("--crd", type=PATH, help="The upstream's CRDs as YAML or JSON (default: an invented upstream).")
-@option("--kind", default="", help="Which kind of the CRDs (default: the only one).")
-@option("--version", default="", help="Which version of the kind (default: the one that is stored).")
+@option("--kind", help="Which kind of the CRDs (default: the only one).")
+@option("--version", help="Which version of the kind (default: the one that is stored).")
 def new(name: str, *, directory: Path | None, crd: Path | None, kind: str, version: str) -> None:
     """Write the skeleton of a provider: plugin, simulated upstream, tests, samples and a chart.
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 )
 @option(
     "--scenario",
-    default="",
     help="On level api, the answer to resources without their own: instant, never-ready, fails:REASON, etc.",
 )
 def simulate(
