@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import click
@@ -88,8 +89,8 @@ def interrupted() -> None:
     raise KeyboardInterrupt
 
 
-def test_every_parameter_of_every_command_is_ours() -> None:
-    """Others would be shown in help, and completed, in another way."""
+def test_the_parameters_of_every_command_are_ours_and_those_of_its_function() -> None:
+    """Parameters of other classes would be shown in help, and completed, in another way."""
     seen = 0
     waiting: list[click.Command] = [app]
     while waiting:
@@ -99,6 +100,9 @@ def test_every_parameter_of_every_command_is_ours() -> None:
         for parameter in command.params:
             assert isinstance(parameter, Option | Argument), (command, parameter)
             seen += 1
+        if command.callback is not None and not hasattr(command.callback, "__wrapped__"):  # else by `with_options`
+            names = {parameter.name for parameter in command.params if parameter.expose_value}
+            assert set(inspect.signature(command.callback).parameters) == names, command
         if isinstance(command, click.Group):
             waiting += filter(None, (command.get_command(context, name) for name in command.list_commands(context)))
     assert seen > 250
