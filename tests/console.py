@@ -13,7 +13,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from airunway.cli.main import app
 

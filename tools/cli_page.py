@@ -5,12 +5,12 @@ python -m tools.cli_page [--check]
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import typer
+import click
 from tools.generated import write
 
 from airunway.cli.main import app
@@ -43,36 +43,34 @@ class Command:
 
 def commands() -> Iterator[Command]:
     """Every command, those of groups one by one, in the order of the help."""
-    yield from _commands(typer.main.get_command(app), ())
+    yield from _commands(app, ())
 
 
-def _commands(command: Any, path: tuple[str, ...]) -> Iterator[Command]:
-    if hasattr(command, "commands"):
-        for name in command.list_commands(None):
-            yield from _commands(command.get_command(None, name), (*path, name))
+def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[Command]:
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            if (found := command.get_command(context, name)) is not None:
+                yield from _commands(found, (*path, name))
         return
-    words = [(p.metavar or p.name.upper(), p.required) for p in command.params if _is(p, "argument")]
+    words = [(each.human_readable_name, each.required) for each in command.params if isinstance(each, click.Argument)]
     arguments = [word if required else f"[{word}]" for word, required in words]
-    options = tuple(_option(p) for p in command.params if _is(p, "option"))
+    options = tuple(_option(each) for each in command.params if isinstance(each, click.Option) and not each.hidden)
     yield Command(
         name=" ".join(path),
         usage=" ".join(["airunway", *path, *arguments, *(["[OPTIONS]"] if options else [])]),
-        help=(command.help or "").strip(),
+        help=inspect.cleandoc(command.help or ""),
         options=options,
     )
 
 
-def _is(parameter: Any, kind: str) -> bool:
-    return parameter.param_type_name == kind and not getattr(parameter, "hidden", False)
-
-
-def _option(parameter: Any) -> Option:
-    default = parameter.default
-    shown = "" if default in (None, "", False, (), []) else "true" if default is True else str(default)
+def _option(option: click.Option) -> Option:
+    default = option.to_info_dict()["default"]
+    shown = "" if default in (None, "", False, ()) else "true" if default is True else str(default)
     return Option(
-        spellings=tuple(parameter.opts),
-        opposite=tuple(parameter.secondary_opts),
-        help=parameter.help or "",
+        spellings=tuple(option.opts),
+        opposite=tuple(option.secondary_opts),
+        help=option.help or "",
         default=shown,
     )
 

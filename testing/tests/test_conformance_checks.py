@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from tests.support.toy_variants import toy_host
-from typer.testing import CliRunner
 
 from airunway.cli.main import app
 from airunway.plugins.host import ProviderHost

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 import yaml
 
 from airunway.api import names
@@ -96,8 +96,8 @@ def test_h6_the_page_says_in_one_sentence_what_the_right_to_create_means() -> No
 
 
 def test_every_option_on_the_page_exists() -> None:
-    command = typer.main.get_command(app)
-    controller = command.get_command(None, "controller")  # type: ignore[attr-defined]
+    controller = app.get_command(click.Context(app), "controller")
+    assert controller is not None
     known = {option for parameter in controller.params for option in (*parameter.opts, *parameter.secondary_opts)}
     of_others = {"--admission-control-config-file"}  # the API server's
     ours = re.sub(r"^spec\.engine\..*$", "", PAGE, flags=re.MULTILINE)  # warnings about options of engines

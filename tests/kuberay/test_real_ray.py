@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.kuberay.replayed import statuses
 from tests.recorded import recorded_by
-from typer.testing import CliRunner
 
 from airunway.cli.main import app
 from airunway.kinds import MODEL_DEPLOYMENT

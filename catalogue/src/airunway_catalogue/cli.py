@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from airunway.cli import processes
 from airunway.cli.cluster import fail
-from airunway.cli.parameters import SwitchCommand
+from airunway.cli.parameters import IntRange, SwitchCommand, option
 from airunway.cli.process_options import Common, with_options
 
 if TYPE_CHECKING:
     from airunway.kube import Client
     from airunway.process.manager import Factories
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
 
-
-@app.command("catalogue", short_help="Run the catalogue.", cls=SwitchCommand)
-@with_options
-def catalogue(
-    common: Common,
-    max_discoveries: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Discovery Jobs at a time; the other templates wait. Namespaces take turns; of four and more none "
-            "takes the last one while it has another.",
-        ),
-    ] = 10,
-) -> None:
+@click.command(cls=SwitchCommand, short_help="Run the catalogue.")
+@option(
+    "--max-discoveries",
+    default=10,
+    type=IntRange(min=1),
+    help="Discovery Jobs at a time; the other templates wait. Namespaces take turns; of four and more none "
+    "takes the last one while it has another.",
+)
+@with_options(common=Common)
+def catalogue(common: Common, *, max_discoveries: int) -> None:
     """Run the catalogue: say of each template whether it can be used here, and ask images for their profiles.
 
     With --watch-namespaces it also works in its own namespace: Jobs of ClusterModelTemplates run there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from airunway.cli.chat import LONGEST_PROMPT
 from airunway.cli.main import app

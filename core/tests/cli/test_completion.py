@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from airunway.cli import completion
-from airunway.cli.completion import FILES, NO_FILES, Asked, completions, names_in_cluster
+from airunway.cli import completers
+from airunway.cli.completers import Asked, names_in_cluster
+from airunway.cli.completion import FILES, NO_FILES, completions
 from airunway.cli.main import app
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
@@ -36,11 +36,11 @@ def found(*words: str, names: Sequence[str] = ("llama", "lemma"), asked: list[As
             asked.append(wanted)
         return names
 
-    return [word for word, _ in completions(typer.main.get_command(app), words, give)[0]]
+    return [word for word, _ in completions(app, words, give)[0]]
 
 
 def directive(*words: str) -> int:
-    return completions(typer.main.get_command(app), words, lambda _: ())[1]
+    return completions(app, words, lambda _: ())[1]
 
 
 def test_commands_and_groups() -> None:
@@ -50,7 +50,7 @@ def test_commands_and_groups() -> None:
     assert set(found("provider", "")) >= {"run", "list", "schema"}
     assert found("provider", "li") == ["list"]
     assert found("nope", "") == []
-    helps = dict(completions(typer.main.get_command(app), ["stat"], lambda _: ())[0])
+    helps = dict(completions(app, ["stat"], lambda _: ())[0])
     assert "which part is at fault" in helps["status"]
 
 
@@ -172,7 +172,7 @@ async def test_names_come_from_the_cluster_and_kubectl_asks_for_them(
     completed = kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace, "md/l")
     assert completed.splitlines()[0] == "md/llama", completed
     assert namespace in kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace[:8])
-    monkeypatch.setattr(completion, "_MOST_NAMES", 1)
+    monkeypatch.setattr(completers, "_MOST_NAMES", 1)
     wanted = Asked(what="deployments", prefix="l", namespace=namespace, kubeconfig=str(kubeconfig))
     assert await asyncio.to_thread(names_in_cluster, wanted) == ["llama"]  # not the first of all names, cut before
     # Without the right to list there are no names, and nothing else is printed in the middle of a line.

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from airunway.cli.main import app
 from airunway.kube import CONFIG_MAP, NODE, POD, Client

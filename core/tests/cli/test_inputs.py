@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
-import typer
 import yaml
 
 from airunway.cli.cluster import Access, on_cluster
@@ -50,7 +50,7 @@ def test_what_a_cluster_says_comes_with_what_to_do_about_it(
     async def work(client: Client) -> None:
         raise error
 
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(click.exceptions.Exit) as ended:
         on_cluster(work, Access(kubeconfig, None))
     assert ended.value.exit_code == 1
     said = capsys.readouterr().err

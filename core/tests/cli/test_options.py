@@ -10,11 +10,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-import typer
+from click.testing import CliRunner
 from tools.cli_page import commands, generated
 from tools.generated import stale
-from typer.testing import CliRunner
 
 from airunway.cli.main import app
 
@@ -332,7 +332,8 @@ def functions_of(path: Path) -> dict[str, ast.AST]:
 )
 def test_switches_take_a_value_as_in_go(given: list[str], meant: tuple[bool, bool]) -> None:
     """Charts and manifests of the Go project are written so."""
-    command = typer.main.get_command(app).get_command(None, "controller")  # type: ignore[attr-defined]
+    command = app.get_command(click.Context(app), "controller")
+    assert command is not None
     parsed = command.make_context("controller", given).params
     assert (parsed["enable_provider_selector"], parsed["leader_elect"]) == meant
 

@@ -1,116 +1,108 @@
-"""What a command takes of its words without pydantic is what typer makes of them with it."""
+"""What commands take of their words, what help shows of options, and what a wrong word is told."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import inspect
 from pathlib import Path
-from typing import Any
 
+import click
 import pytest
-import typer
+from click.testing import CliRunner
 
 from airunway.cli.main import app
-from airunway.cli.parameters import Command, Group
-
-WORDS = (
-    "",
-    "x",
-    "-",
-    "json",
-    "JSON",
-    "text",
-    "yaml",
-    "off",
-    "api",
-    "7",
-    "-7",
-    "1.5",
-    "true",
-    "a b",
-    "ü",
-    "a\nb",
-    "\udcff",
-)
+from airunway.cli.parameters import DIRECTORY, PATH, Argument, Command, Group, IntRange, Option, argument, option
 
 
-def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Our commands and groups, each with its words."""
-    if isinstance(command, Command | Group):
-        yield " ".join(path), command
-    for name in getattr(command, "commands", {}):
-        yield from commands(command.get_command(None, name), (*path, name))
+@click.command(cls=Command)
+@argument("names", nargs=-1, required=True, metavar="NAME", help="Names.")
+@option("file", "--filename", "-f", multiple=True, type=PATH, help="Files.")
+@option("--folder", type=DIRECTORY, envvar="A_FOLDER", help="A folder.")
+@option("--count", default=3, type=IntRange(min=1, max=5), help="How many.")
+@option("--output", default="text", type=click.Choice(["text", "json"]), help="Format.")
+@option("--word", default="", help="A word.")
+@option("--on/--off", default=None, help="A switch.")
+def example(**given: object) -> None:
+    """An example."""
+    click.echo(repr(sorted(given.items())))
 
 
-ROOT = typer.main.get_command(app)
-COMMANDS = dict(commands(ROOT))
+def ran(*words: str) -> tuple[int, str]:
+    done = CliRunner(env={"A_FOLDER": "/nowhere"}).invoke(example, list(words))
+    return done.exit_code, done.output
 
 
-def outcome(parameter: Any, value: object, ctx: Any) -> object:
-    """The value, or the message of the error, without what pydantic puts before it."""
-    try:
-        return parameter.process_value(ctx, value)
-    except typer.BadParameter as error:
-        return str(error).removeprefix("Value error, ")
+def test_help_shows_types_defaults_bounds_and_environment_variables() -> None:
+    code, shown = ran("--help")
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert code == 0
+    assert lines[0] == "Usage: example [OPTIONS] {NAME}..."
+    assert lines[lines.index("Arguments:") + 1] == "NAME <list[str]> Names. [required]"
+    for line in (
+        "-f, --filename <list[path]> Files.",
+        "--folder <path> A folder. [env var: A_FOLDER]",
+        "--count <int range> How many. [default: 3; 1<=x<=5]",
+        "--output <text|json> Format. [default: text]",
+        "--word <str> A word.",
+        "--on / --off A switch.",
+    ):
+        assert line in lines
 
 
-def test_a_wrong_word_of_a_choice_is_refused_in_plain_words() -> None:
-    command = COMMANDS["status"]
-    output = next(each for each in command.get_params(typer.Context(command)) if each.name == "output")
-    with pytest.raises(typer.BadParameter) as refused:
-        output.process_value(typer.Context(command), "josn")
-    assert refused.value.message.startswith("'josn' is not one of 'text', 'json'")
-
-
-def test_all_commands_take_their_words_so() -> None:
-    ours = {
-        "",
-        "status",
-        "top",
-        "logs",
-        "chat",
-        "validate",
-        "render",
-        "explain",
-        "diff",
-        "run",
-        "provider run",
-        "template list",
+def test_words_become_values() -> None:
+    wanted = {
+        "count": 4,
+        "file": (Path("x"),),
+        "folder": Path("/nowhere"),
+        "names": ("a", "b"),
+        "on": False,
+        "output": "text",
+        "word": "",
     }
-    assert ours <= COMMANDS.keys()
+    assert ran("a", "b", "-f", "x", "--count", "4", "--off") == (0, f"{sorted(wanted.items())}\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_value_is_that_of_typer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x").write_text("a file")
-    Path("json").mkdir()
-    Path("text").write_text("a file that may not be read")
-    # Root may read every file.
-    monkeypatch.setattr(os, "access", lambda path, _mode: os.fspath(path) != "text")
-    command = COMMANDS[name]
-    ctx = typer.Context(command)
-    for before, after in zip([*command.params, command.get_help_option(ctx)], command.get_params(ctx), strict=True):
-        if before.callback is not None:
-            continue
-        assert (after.name, after.opts, after.default, after.required) == (
-            before.name,
-            before.opts,
-            before.default,
-            before.required,
-        )
-        several = before.multiple or before.nargs == -1
-        for word in WORDS:
-            value = (word, "x") if several else word
-            found, wanted = outcome(after, value, ctx), outcome(before, value, ctx)
-            assert (found, type(found)) == (wanted, type(wanted)), (before.name, word)
-        for absent in (None, before.default):
-            if not before.required:
-                assert outcome(after, absent, ctx) == outcome(before, absent, ctx), before.name
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "Missing argument 'NAME'."),
+        (["a", "--count", "x"], "Invalid value for '--count': 'x' is not a valid integer."),
+        (["a", "--count", "6"], "Invalid value for '--count': 6 is not in the range 1<=x<=5."),
+        (["a", "--output", "josn"], "Invalid value for '--output': 'josn' is not one of 'text', 'json'."),
+        (["a", "--folder", __file__], "is a file."),
+        (["a", "--on=maybe"], "Option '--on' does not take a value."),
+        (["a", "--wird", "x"], "No such option '--wird'."),
+    ],
+)
+def test_a_wrong_word_ends_with_2_and_a_sentence(words: list[str], says: str) -> None:
+    code, shown = ran(*words)
+    assert code == 2
+    assert says in shown
 
 
-def test_click_gets_the_same_parameters_each_time() -> None:
-    """It finds the order in which they were given by identity."""
-    command = COMMANDS["status"]
-    ctx = typer.Context(command)
-    assert [id(each) for each in command.get_params(ctx)] == [id(each) for each in command.get_params(ctx)]
+def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(app), "get_command", lambda *_: interrupted)
+    assert CliRunner().invoke(app, ["version"]).exit_code == 130
+
+
+@click.command
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_parameters_of_every_command_are_ours_and_those_of_its_function() -> None:
+    """Parameters of other classes would be shown in help, and completed, in another way."""
+    seen = 0
+    waiting: list[click.Command] = [app]
+    while waiting:
+        command = waiting.pop()
+        context = click.Context(command)
+        assert isinstance(command, Command | Group), command
+        for parameter in command.params:
+            assert isinstance(parameter, Option | Argument), (command, parameter)
+            seen += 1
+        if command.callback is not None and not hasattr(command.callback, "__wrapped__"):  # else by `with_options`
+            names = {parameter.name for parameter in command.params if parameter.expose_value}
+            assert set(inspect.signature(command.callback).parameters) == names, command
+        if isinstance(command, click.Group):
+            waiting += filter(None, (command.get_command(context, name) for name in command.list_commands(context)))
+    assert seen > 250

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from airunway.cli.main import app
 from airunway.resource import Resource, copy_of

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from core.tests.any_json import anything, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 from airunway.api import names
 from airunway.cli.explained import template_lines

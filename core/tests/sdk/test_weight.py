@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("aiohttp", "cryptography", "kopf", "kubernetes_asyncio", "prometheus_client", "rich", "typer")
+HEAVY = ("aiohttp", "click", "cryptography", "kopf", "kubernetes_asyncio", "prometheus_client", "rich")
 
 
 def test_the_sdk_loads_nothing_of_a_process() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
-import typer
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.cli.crds import crds
 from airunway.cli.validate import validate
 
-app = typer.Typer()
-app.command()(crds)
-app.command()(validate)
+app = click.Group(commands=[crds, validate])
 runner = CliRunner()
 
 GOOD = """\

@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+from click.testing import CliRunner
 from core.tests.webhook.conftest import Deployment
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.support.reviews import WebhookClient, review_of, unverified
 from tests.support.webhook import local_settings, running_webhook
-from typer.testing import CliRunner
 
 from airunway.cli.main import app
 from airunway.controller.application import CoreSettings

@@ -10,12 +10,15 @@ import signal
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from airunway.cli.cluster import Access, Namespace, about_deployment, duration, fail, remark
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli import completers
+from airunway.cli.cluster import Access, about_deployment, duration, fail, remark
+from airunway.cli.options import cluster_options, namespace_option, output_option
+from airunway.cli.parameters import Command, IntRange, argument, option
 from airunway.cli.printing import as_document, escape_what_cannot_be_encoded
 from airunway.redaction import bounded
 from airunway.resource import dig
@@ -33,31 +36,44 @@ LONGEST_PROMPT = 2**20
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
+@click.command(cls=Command)
+@argument("target", metavar="md/NAME", shell_complete=completers.deployments, help="A deployment of the cluster.")
+@argument(
+    "prompt", default=None, metavar="PROMPT", help="The question. Default: a conversation; in a pipe, standard input."
+)
+@namespace_option()
+@option(
+    "task",
+    "--as",
+    default="auto",
+    type=click.Choice(["auto", "chat", "completion", "embedding", "rerank"]),
+    help="What to ask the model for. Default: what its server advertises.",
+)
+@option("--model", help="Served name (default: the first that the server lists).")
+@option("--system", help="System message of a chat.")
+@option("--document", multiple=True, help="Document to rank by its relevance to PROMPT; may be repeated.")
+@option("--max-tokens", type=IntRange(min=1), help="At most so many tokens of an answer.")
+@option(
+    "--timeout", default="5m", metavar="DURATION", help="Longest wait for the first, or the next, part of an answer."
+)
+@option("--raw", is_flag=True, help="Print the request as a curl command instead.")
+@output_option("text", "json", "yaml")
+@cluster_options
 def chat(
-    target: Annotated[str, typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")],
-    prompt: Annotated[
-        str | None,
-        typer.Argument(metavar="PROMPT", help="The question. Default: a conversation; in a pipe, standard input."),
-    ] = None,
+    target: str,
+    prompt: str | None,
     *,
-    namespace: Namespace = "",
-    task: Annotated[
-        Literal["auto", "chat", "completion", "embedding", "rerank"],
-        typer.Option("--as", help="What to ask the model for. Default: what its server advertises."),
-    ] = "auto",
-    model: Annotated[str, typer.Option(help="Served name (default: the first that the server lists).")] = "",
-    system: Annotated[str, typer.Option(help="System message of a chat.")] = "",
-    document: Annotated[
-        list[str] | None, typer.Option(help="Document to rank by its relevance to PROMPT; may be repeated.")
-    ] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="At most so many tokens of an answer.")] = None,
-    timeout: Annotated[
-        str, typer.Option(metavar="DURATION", help="Longest wait for the first, or the next, part of an answer.")
-    ] = "5m",
-    raw: Annotated[bool, typer.Option("--raw", help="Print the request as a curl command instead.")] = False,
-    output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "text",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    namespace: str,
+    task: str,
+    model: str,
+    system: str,
+    document: tuple[str, ...],
+    max_tokens: int | None,
+    timeout: str,
+    raw: bool,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Ask the model of a deployment, through the API server: one answer, or a conversation on a terminal.
 
@@ -77,11 +93,11 @@ def chat(
         prompt = sys.stdin.read(LONGEST_PROMPT + 1)
     prompt = None if prompt is None else _decodable(prompt)
     if prompt is not None and not prompt.strip():
-        raise typer.BadParameter("the prompt is empty")
+        raise click.BadParameter("the prompt is empty")
     if prompt is not None and len(prompt) > LONGEST_PROMPT:
-        raise typer.BadParameter(f"the prompt has more than {LONGEST_PROMPT} characters")
+        raise click.BadParameter(f"the prompt has more than {LONGEST_PROMPT} characters")
     if prompt is None and (raw or output != "text" or document):
-        raise typer.BadParameter("--raw, --output and --document need a PROMPT")
+        raise click.BadParameter("--raw, --output and --document need a PROMPT")
     from airunway.snapshots.dialogue import DialogueError, DialogueOptions, dialogue_with
 
     wanted = DialogueOptions(
@@ -93,7 +109,7 @@ def chat(
         silence=duration(timeout).total_seconds(),
     )
     if wanted.silence <= 0:
-        raise typer.BadParameter("--timeout must be longer than 0s")
+        raise click.BadParameter("--timeout must be longer than 0s")
     escape_what_cannot_be_encoded()
 
     async def work(client: Client, key: ObjectKey) -> None:
@@ -104,11 +120,11 @@ def chat(
         if prompt is None:
             await _converse(talk)
         elif raw:
-            typer.echo("\n".join(talk.curl(prompt)))
+            click.echo("\n".join(talk.curl(prompt)))
         elif (found := await _ask(talk, prompt, show=output == "text")) is None:
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
         elif output != "text":
-            typer.echo(as_document([found.as_resource()], output), nl=False)
+            click.echo(as_document([found.as_resource()], output), nl=False)
 
     about_deployment([target], work, namespace=namespace, access=Access(kubeconfig, context))
 
@@ -145,7 +161,7 @@ async def _converse(talk: Dialogue) -> None:
         sys.stdout.flush()
         typed = await terminal.line()
         if typed is None:
-            typer.echo()
+            click.echo()
             return
         if not typed.strip():
             continue
@@ -257,11 +273,11 @@ def print_rest(view: AnswerView, documents: tuple[str, ...]) -> None:
     if view.embedding:
         shown = ", ".join(f"{number:.6g}" for number in view.embedding[:8])
         more = f", … {len(view.embedding) - 8} more" if len(view.embedding) > 8 else ""
-        typer.echo(f"[{shown}{more}]")
+        click.echo(f"[{shown}{more}]")
         remark(f"{len(view.embedding)} dimensions; -o json prints all")
     for each in view.ranked:
         text = documents[each.index] if each.index < len(documents) else "?"
-        typer.echo(f"{each.score:.6f}  {bounded(text, 300)}")
+        click.echo(f"{each.score:.6f}  {bounded(text, 300)}")
     remark("; ".join(_counts(view)))
 
 

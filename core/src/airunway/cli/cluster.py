@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
-import typer
+import click
 
 from airunway.redaction import bounded, printable
 from airunway.resource import ObjectKey
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
-
-Target = Annotated[list[str], typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")]
 
 
 class Access(NamedTuple):
@@ -47,37 +44,37 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 def fail(message: str) -> NoReturn:
     """Print an error on standard error and exit with 1."""
-    typer.echo("\n".join(map(printable, f"airunway: {message}".splitlines())), err=True)
-    raise typer.Exit(1)
+    click.echo("\n".join(map(printable, f"airunway: {message}".splitlines())), err=True)
+    raise click.exceptions.Exit(1)
 
 
 def remark(text: str) -> None:
     """Write a line to standard error."""
-    typer.echo(bounded(text), err=True)
+    click.echo(bounded(text), err=True)
 
 
-def parse_target(words: list[str]) -> str:
-    """The name in ``md/NAME``, ``md NAME`` or ``NAME``. Raises typer.BadParameter."""
+def parse_target(words: Sequence[str]) -> str:
+    """The name in ``md/NAME``, ``md NAME`` or ``NAME``. Raises click.BadParameter."""
     parts = words[0].split("/") if len(words) == 1 else words
     if len(parts) == 1 and parts[0]:
         return parts[0]
     if len(parts) != 2 or parts[0].lower() not in DEPLOYMENT_WORDS or not parts[1]:
-        raise typer.BadParameter(f"{' '.join(words)!r} is not a ModelDeployment: write md/NAME")
+        raise click.BadParameter(f"{' '.join(words)!r} is not a ModelDeployment: write md/NAME")
     return parts[1]
 
 
 def duration(text: str) -> timedelta:
-    """The time of ``90s``, ``30m`` or ``1h30m``. Raises typer.BadParameter."""
+    """The time of ``90s``, ``30m`` or ``1h30m``. Raises click.BadParameter."""
     from airunway.configs.canonical import parse_duration
 
     found = parse_duration(text)
     if found is None:
-        raise typer.BadParameter(f"{bounded(text, 80)!r} is not a duration such as 90s, 30m or 1h30m")
+        raise click.BadParameter(f"{bounded(text, 80)!r} is not a duration such as 90s, 30m or 1h30m")
     return found
 
 
 def about_deployment(
-    target: list[str],
+    target: Sequence[str],
     work: Callable[[Client, ObjectKey], Awaitable[T]],
     *,
     namespace: str,
@@ -92,7 +89,7 @@ def about_deployment(
 
     name = parse_target(target)
     if not _NAME.fullmatch(name):
-        raise typer.BadParameter(f"{bounded(name, 80)!r} is not a name that a ModelDeployment can have")
+        raise click.BadParameter(f"{bounded(name, 80)!r} is not a name that a ModelDeployment can have")
 
     async def named(client: Client) -> T:
         key = ObjectKey(namespace or client.config.namespace, name)
@@ -129,7 +126,7 @@ def on_cluster_reporting(work: Callable[[Client], Awaitable[T]], *, namespace: s
     try:
         return on_cluster(main, access)
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise click.exceptions.Exit(130) from None
 
 
 def _first(errors: BaseExceptionGroup[Exception], kind: type[E]) -> E | None:

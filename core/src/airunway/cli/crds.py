@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import definitions_in
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options, file_option, output_option
+from airunway.cli.parameters import DIRECTORY, PATH, Command, argument, option
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
 from airunway.table import format_table
@@ -24,28 +25,19 @@ HARMS = 3
 """Exit code: the CRDs would drop fields of objects or reject them."""
 
 
+@click.command(cls=Command)
+@option(
+    "--write",
+    type=DIRECTORY,
+    metavar="DIRECTORY",
+    help="Write one file per CRD into this directory instead of printing.",
+)
+@option("--check", is_flag=True, help="Only check what they would take from the objects of the cluster.")
+@option("--apply", is_flag=True, help="Apply them to the cluster, unless they would take something.")
+@file_option("CRDs of a file instead of this release's; - for standard input.")
+@cluster_options
 def crds(
-    *,
-    write: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIRECTORY", help="Write one file per CRD into this directory instead of printing.", file_okay=False
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Only check what they would take from the objects of the cluster."),
-    ] = False,
-    apply: Annotated[
-        bool,
-        typer.Option("--apply", help="Apply them to the cluster, unless they would take something."),
-    ] = False,
-    file: Annotated[
-        Path | None,
-        typer.Option("--filename", "-f", help="CRDs of a file instead of this release's; - for standard input."),
-    ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    *, write: Path | None, check: bool, apply: bool, file: Path | None, kubeconfig: Path | None, context: str | None
 ) -> None:
     """Print the CustomResourceDefinitions as YAML: airunway crds | kubectl apply --server-side -f -
 
@@ -55,19 +47,19 @@ def crds(
     from airunway.api import crds as definitions
 
     if sum((write is not None, check, apply)) > 1:
-        raise typer.BadParameter("use only one of --write, --check and --apply")
+        raise click.BadParameter("use only one of --write, --check and --apply")
     if write is not None and file is not None:
-        raise typer.BadParameter("--write writes this release's CRDs and cannot be used with --filename")
+        raise click.BadParameter("--write writes this release's CRDs and cannot be used with --filename")
     with inputs.reporting():
         wanted = definitions_in(file) if file is not None else definitions.custom_resource_definitions()
     if check or apply:
         _guarded(wanted, access=Access(kubeconfig, context), apply=apply)
     elif write is None:
-        typer.echo(definitions.to_yaml(wanted), nl=False)
+        click.echo(definitions.to_yaml(wanted), nl=False)
     else:
         write.mkdir(parents=True, exist_ok=True)
         for path in definitions.write(write):
-            typer.echo(path)
+            click.echo(path)
 
 
 def _guarded(wanted: list[Resource], *, access: Access, apply: bool) -> None:
@@ -91,20 +83,19 @@ def _guarded(wanted: list[Resource], *, access: Access, apply: bool) -> None:
 
     found = on_cluster(work, access)
     for harm in found:
-        typer.echo(printable(str(harm)))
+        click.echo(printable(str(harm)))
     if found:
-        raise typer.Exit(HARMS)
+        raise click.exceptions.Exit(HARMS)
     done = "applied" if apply else "takes nothing from any object"
     for crd in wanted:
-        typer.echo(f"{key_of(crd).name} {done}")
+        click.echo(f"{key_of(crd).name} {done}")
 
 
-def schema(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CRDs as YAML or JSON; - for standard input.")],
-    *,
-    kind: Annotated[str, typer.Option(help="Only this kind (default: every kind of the file).")] = "",
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
-) -> None:
+@click.command(cls=Command)
+@argument("file", type=PATH, metavar="FILE", help="CRDs as YAML or JSON; - for standard input.")
+@option("--kind", help="Only this kind (default: every kind of the file).")
+@output_option("table", "json", "yaml")
+def schema(file: Path, *, kind: str, output: str) -> None:
     """Print group, kind, versions and schema hashes of a CRD, as a manifest and its transformers name them.
 
     airunway provider schema config/crd/servers.yaml
@@ -132,11 +123,11 @@ def schema(
     if not usable:
         fail("\n".join(refused))
     for text in refused:
-        typer.echo(printable(f"airunway: {text}"), err=True)
+        click.echo(printable(f"airunway: {text}"), err=True)
     if output == "table":
-        typer.echo("\n\n".join(map(_as_table, usable)))
+        click.echo("\n\n".join(map(_as_table, usable)))
     else:
-        typer.echo(as_document([_document(definition) for definition in usable], output), nl=False)
+        click.echo(as_document([_document(definition) for definition in usable], output), nl=False)
 
 
 def _as_table(definition: Definition) -> str:

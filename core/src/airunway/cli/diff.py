@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, explained, on_cluster, parse_target
 from airunway.cli.manifests import manifests_in
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options, deployment_argument, file_option, namespace_option, output_option
+from airunway.cli.parameters import Command
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
 from airunway.resource import Resource, key_of
@@ -30,18 +31,14 @@ WRONG = 2
 _SIGNS = {"create": "+", "update": "~", "recreate": "!", "delete": "-", "keep": "=", "conflict": "x"}
 
 
+@click.command(cls=Command)
+@deployment_argument("Only this deployment of the file.", "[md/NAME]")
+@file_option("The edited deployments; - for standard input.", required=True)
+@namespace_option("Namespace where the file names none (default: the context's).")
+@output_option("text", "json", "yaml", "name")
+@cluster_options
 def diff(
-    target: Annotated[
-        list[str] | None, typer.Argument(metavar="[md/NAME]", help="Only this deployment of the file.")
-    ] = None,
-    *,
-    file: Annotated[Path, typer.Option("--filename", "-f", help="The edited deployments; - for standard input.")],
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace where the file names none (default: the context's).")
-    ] = "",
-    output: Annotated[Literal["text", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = "text",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    target: tuple[str, ...], *, file: Path, namespace: str, output: str, kubeconfig: Path | None, context: str | None
 ) -> None:
     """Show what an edit would do: to the deployment, and to each object of its provider: create, update, restart its
     pods, recreate, delete.
@@ -58,18 +55,18 @@ def diff(
         name = parse_target(target) if target else ""
         plans, problems = on_cluster(lambda client: _plans(client, file, name, namespace), Access(kubeconfig, context))
     for problem in problems:
-        typer.echo(f"airunway: {printable(problem)}", err=True)
+        click.echo(f"airunway: {printable(problem)}", err=True)
     if output == "text":
-        typer.echo("\n\n".join("\n".join(map(printable, _lines(plan))) for plan in plans), nl=bool(plans))
+        click.echo("\n\n".join("\n".join(map(printable, _lines(plan))) for plan in plans), nl=bool(plans))
     elif output == "name":
         for line in (each for plan in plans for each in _names(plan)):
-            typer.echo(printable(line))
+            click.echo(printable(line))
     else:
-        typer.echo(as_document([plan.as_resource() for plan in plans], output), nl=False)
+        click.echo(as_document([plan.as_resource() for plan in plans], output), nl=False)
     if problems:
-        raise typer.Exit(WRONG)
+        raise click.exceptions.Exit(WRONG)
     if any(plan.differs for plan in plans):
-        raise typer.Exit(DIFFERENT)
+        raise click.exceptions.Exit(DIFFERENT)
 
 
 @contextmanager
@@ -77,8 +74,8 @@ def _errors() -> Iterator[None]:
     """Errors end with `WRONG`: 1 says that there are differences."""
     try:
         yield
-    except typer.Exit as ended:
-        raise typer.Exit(WRONG) from ended
+    except click.exceptions.Exit as ended:
+        raise click.exceptions.Exit(WRONG) from ended
 
 
 async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple[list[DeploymentPlan], list[str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from airunway.api import names
 from airunway.cli.cluster import Access, on_cluster
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options, namespace_option, output_option
+from airunway.cli.parameters import Command, option
 from airunway.cli.printing import as_document, is_ascii, terminal_width
 from airunway.redaction import printable
 
@@ -24,20 +26,25 @@ INCOMPLETE = 4
 """Exit code: nothing was found, and checks could not be made."""
 
 
+@click.command(cls=Command)
+@namespace_option("Namespace that AI Runway runs in.", default=names.DEFAULT_NAMESPACE)
+@output_option("text", "json", "yaml")
+@option(
+    "--failure-threshold",
+    default="error",
+    type=click.Choice(["error", "warning"]),
+    help="The lowest severity that makes the exit code 3.",
+)
+@option("--ignore", multiple=True, metavar="CODE", help="Skip a check, such as ARW0705; may be repeated.")
+@cluster_options
 def doctor(
     *,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")
-    ] = names.DEFAULT_NAMESPACE,
-    output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "text",
-    failure_threshold: Annotated[
-        Literal["error", "warning"], typer.Option(help="The lowest severity that makes the exit code 3.")
-    ] = "error",
-    ignore: Annotated[
-        list[str] | None, typer.Option(metavar="CODE", help="Skip a check, such as ARW0705; may be repeated.")
-    ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    namespace: str,
+    output: str,
+    failure_threshold: str,
+    ignore: tuple[str, ...],
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Check an installation: report what is wrong, why, and what to do.
 
@@ -52,16 +59,16 @@ def doctor(
     from airunway.doctor.report import document
 
     if unknown := sorted(set(ignore or ()) - set(CHECKS)):
-        raise typer.BadParameter(f"--ignore: unknown check {', '.join(unknown)}")
+        raise click.BadParameter(f"--ignore: unknown check {', '.join(unknown)}")
     found = run_checks(_snapshot(namespace, Access(kubeconfig, context)), ignored=frozenset(ignore or ()))
     if output == "text":
         _print(found)
     else:
-        typer.echo(as_document([document(found)], output), nl=False)
+        click.echo(as_document([document(found)], output), nl=False)
     if any(failure_threshold == "warning" or finding.severity.value == "error" for finding in found.findings):
-        raise typer.Exit(FOUND)
+        raise click.exceptions.Exit(FOUND)
     if found.skipped:
-        raise typer.Exit(INCOMPLETE)
+        raise click.exceptions.Exit(INCOMPLETE)
 
 
 def _snapshot(namespace: str, access: Access) -> Snapshot:
@@ -132,7 +139,7 @@ def _print(found: DoctorReport) -> None:
     width = terminal_width()
     report = lines(found, width=width, ascii_only=is_ascii())
     if width is None:
-        typer.echo("\n".join(printable(line.text) for line in report))
+        click.echo("\n".join(printable(line.text) for line in report))
         return
     from rich.console import Console
     from rich.text import Text

@@ -8,14 +8,22 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, remark
+from airunway.cli import completers, inputs
+from airunway.cli.cluster import Access, about_deployment, fail, on_cluster, remark
 from airunway.cli.manifests import Manifests, manifests_in, namespace_labels_in, provider_configs_in
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import (
+    cluster_options,
+    deployment_argument,
+    file_option,
+    namespace_option,
+    output_option,
+    providers_option,
+)
+from airunway.cli.parameters import PATH, Command, option
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse_time
@@ -35,37 +43,41 @@ INSTALLED = "installed"
 """Value of ``--providers`` for the installed plugins."""
 
 
+@click.command(cls=Command)
+@deployment_argument("A deployment of the cluster.", "md/NAME")
+@file_option("Deployments of a file instead; - for standard input.")
+@namespace_option()
+@providers_option(
+    "InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins: "
+    "no cluster is needed. Default: those of the cluster."
+)
+@option(
+    "--policy",
+    type=PATH,
+    help="The policy file of the controller (its --policy), so that the answer is the controller's. Labels of "
+    "namespaces come from the cluster; with --providers from Namespaces in the file of -f.",
+)
+@option(
+    "--runtime-config",
+    multiple=True,
+    type=PATH,
+    help="File with RuntimeConfigs or ClusterRuntimeConfigs, with -f; may be repeated. Those in FILENAME count.",
+)
+@option("--why-not", shell_complete=completers.providers, help="Show why this provider is not selected.")
+@output_option("table", "json", "yaml")
+@cluster_options
 def explain(
-    target: Annotated[list[str] | None, typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")] = None,
+    target: tuple[str, ...],
     *,
-    file: Annotated[
-        Path | None, typer.Option("--filename", "-f", help="Deployments of a file instead; - for standard input.")
-    ] = None,
-    namespace: Namespace = "",
-    providers: Annotated[
-        str,
-        typer.Option(
-            help="InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins: "
-            "no cluster is needed. Default: those of the cluster."
-        ),
-    ] = "",
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            help="The policy file of the controller (its --policy), so that the answer is the controller's. Labels of "
-            "namespaces come from the cluster; with --providers from Namespaces in the file of -f."
-        ),
-    ] = None,
-    runtime_config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File with RuntimeConfigs or ClusterRuntimeConfigs, with -f; may be repeated. Those in FILENAME count."
-        ),
-    ] = None,
-    why_not: Annotated[str, typer.Option(help="Show why this provider is not selected.")] = "",
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    file: Path | None,
+    namespace: str,
+    providers: str,
+    policy: Path | None,
+    runtime_config: tuple[Path, ...],
+    why_not: str,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
 
@@ -77,13 +89,13 @@ def explain(
     airunway explain -f llama.yaml --providers installed --why-not kaito
     """
     if bool(target) == (file is not None):
-        raise typer.BadParameter("name one ModelDeployment (md/NAME), or a file with -f")
+        raise click.BadParameter("name one ModelDeployment (md/NAME), or a file with -f")
     if target and providers:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "--providers needs -f: a deployment of the cluster is explained with the providers of the cluster"
         )
     if target and runtime_config:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
     from airunway.cli.explained import cache_lines, config_lines, template_lines
@@ -126,7 +138,7 @@ def explain(
             {**explanation.as_resource(), **following}
             for explanation, following in zip(explanations, followed, strict=True)
         ]
-        typer.echo(as_document(documents, output), nl=False)
+        click.echo(as_document(documents, output), nl=False)
         return
     blocks = []
     for explanation, following in zip(explanations, followed, strict=True):
@@ -137,9 +149,9 @@ def explain(
             lines += ["", *config_lines(following)]
         lines += cache_lines(following)
         blocks.append("\n".join(map(printable, lines)))
-    typer.echo("\n\n".join(blocks))
+    click.echo("\n\n".join(blocks))
     for each in found if target else ():
-        typer.echo("\n".join(["", *map(printable, _state(each.deployment))]))
+        click.echo("\n".join(["", *map(printable, _state(each.deployment))]))
 
 
 def _explanation(

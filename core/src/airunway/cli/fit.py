@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import typer
+import click
 
 from airunway.api.names import DEVICE_CLASS_PREFIX
-from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, fail, on_cluster
+from airunway.cli import completers, inputs
+from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import ManifestError, manifests_in, objects_in, provider_configs_in
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, providers_option
+from airunway.cli.parameters import PATH, Command, IntRange, argument, option
 from airunway.cli.printing import as_document, object_name, terminal_width
 from airunway.redaction import printable
 from airunway.resource import key_of
@@ -30,54 +31,56 @@ if TYPE_CHECKING:
 DOES_NOT_FIT = 3
 """Exit code if a worker would not start as it is asked for."""
 
-_ModelConfig = Annotated[
-    Path | None,
-    typer.Option(
-        help="Directory with the model's config.json and its safetensors or GGUF files (only headers are read)."
-    ),
-]
-_Fetch = Annotated[
-    bool, typer.Option("--fetch", help="Read config.json and the index from the hub of HF_ENDPOINT, without a token.")
-]
-_Nodes = Annotated[
-    Path | None,
-    typer.Option(
-        help="File with Nodes (and Pods, ResourceClaims) instead of the cluster: kubectl get nodes,pods -A -o yaml."
-    ),
-]
-_Gpu = Annotated[
-    str, typer.Option(help="Size for this GPU, eight on a node, without looking at nodes: a name such as h100-80gb.")
-]
 
-
+@click.command(cls=Command)
+@argument("target", default=None, metavar="[MODEL]", shell_complete=completers.models, help="A model id: owner/name.")
+@file_option("Deployments of a file instead; - for standard input.")
+@namespace_option()
+@option(
+    "--nodes",
+    type=PATH,
+    help="File with Nodes (and Pods, ResourceClaims) instead of the cluster: kubectl get nodes,pods -A -o yaml.",
+)
+@option(
+    "--gpu",
+    shell_complete=completers.gpus,
+    help="Size for this GPU, eight on a node, without looking at nodes: a name such as h100-80gb.",
+)
+@option(
+    "--model-config",
+    type=PATH,
+    help="Directory with the model's config.json and its safetensors or GGUF files (only headers are read).",
+)
+@option("--fetch", is_flag=True, help="Read config.json and the index from the hub of HF_ENDPOINT, without a token.")
+@option("--engine", help="Engine for MODEL. Default: the one that would be selected.")
+@option(
+    "--context-length",
+    type=IntRange(min=1),
+    help="Longest context in tokens, for MODEL. Default: the model's own maximum.",
+)
+@option("--sequences", default=1, type=IntRange(min=1, max=1_000_000), help="Requests of that length at once.")
+@providers_option(
+    "InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins. "
+    "Default: those of the cluster; with --nodes or --gpu the installed plugins."
+)
+@output_option("table", "json", "yaml", "name")
+@cluster_options
 def fit(
-    target: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A model id: owner/name.")] = None,
+    target: str | None,
     *,
-    file: Annotated[
-        Path | None, typer.Option("--filename", "-f", help="Deployments of a file instead; - for standard input.")
-    ] = None,
-    namespace: Namespace = "",
-    nodes: _Nodes = None,
-    gpu: _Gpu = "",
-    model_config: _ModelConfig = None,
-    fetch: _Fetch = False,
-    engine: Annotated[str, typer.Option(help="Engine for MODEL. Default: the one that would be selected.")] = "",
-    context_length: Annotated[
-        int | None, typer.Option(min=1, help="Longest context in tokens, for MODEL. Default: the model's own maximum.")
-    ] = None,
-    sequences: Annotated[int, typer.Option(min=1, max=1_000_000, help="Requests of that length at once.")] = 1,
-    providers: Annotated[
-        str,
-        typer.Option(
-            help="InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins. "
-            "Default: those of the cluster; with --nodes or --gpu the installed plugins."
-        ),
-    ] = "",
-    output: Annotated[
-        Literal["table", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")
-    ] = "table",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    file: Path | None,
+    namespace: str,
+    nodes: Path | None,
+    gpu: str,
+    model_config: Path | None,
+    fetch: bool,
+    engine: str,
+    context_length: int | None,
+    sequences: int,
+    providers: str,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Show whether a model fits on the free GPUs of each node, and every provider's verdict.
 
@@ -90,13 +93,13 @@ def fit(
     airunway fit -f llama.yaml --nodes nodes.yaml -o json
     """
     if (target is None) == (file is None):
-        raise typer.BadParameter("name one model (owner/name), or a file with -f")
+        raise click.BadParameter("name one model (owner/name), or a file with -f")
     if file is not None and (engine or context_length is not None):
-        raise typer.BadParameter("--engine and --context-length are for MODEL: a file says them itself")
+        raise click.BadParameter("--engine and --context-length are for MODEL: a file says them itself")
     if nodes is not None and gpu:
-        raise typer.BadParameter("use --nodes or --gpu, not both")
+        raise click.BadParameter("use --nodes or --gpu, not both")
     if file is None and output == "name":
-        raise typer.BadParameter("-o name is for the deployments of a file: MODEL is no object")
+        raise click.BadParameter("-o name is for the deployments of a file: MODEL is no object")
     from airunway.tools.fit import asked_for
 
     with inputs.reporting():
@@ -116,14 +119,14 @@ def fit(
         options = GpuOptions(Access(kubeconfig, context), namespace, nodes, gpu, model_config, fetch)
         found = fitted(deployments, options, providers=providers, sequences=sequences, as_model=file is None)
     if output == "table":
-        typer.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
+        click.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
     elif output == "name":
         for each in found:
-            typer.echo(object_name(key_of(each.deployment).name))
+            click.echo(object_name(key_of(each.deployment).name))
     else:
-        typer.echo(as_document([each.as_resource() for each in found], output), nl=False)
+        click.echo(as_document([each.as_resource() for each in found], output), nl=False)
     if any(each.refused for each in found):
-        raise typer.Exit(DOES_NOT_FIT)
+        raise click.exceptions.Exit(DOES_NOT_FIT)
 
 
 class GpuOptions(NamedTuple):

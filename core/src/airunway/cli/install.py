@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
+import click
 
 from airunway.api import names
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options, namespace_option, providers_option
+from airunway.cli.parameters import Command, option
 from airunway.redaction import printable
 
 if TYPE_CHECKING:
@@ -23,35 +25,42 @@ if TYPE_CHECKING:
     from airunway.resource import Resource
 
 
-def _registry(text: str) -> str:
+def _registry(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
     if text.startswith("/") or text.endswith("/") or "//" in text:
-        raise typer.BadParameter(f"{text!r} is not HOST/PATH: remove the scheme and the slash at the end")
+        raise click.BadParameter(f"{text!r} is not HOST/PATH: remove the scheme and the slash at the end")
     return text
 
 
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")]
-Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
-Catalogue = Annotated[
-    bool, typer.Option("--catalogue", help="With the catalogue: hardware of templates, discovery, scans of registries.")
-]
-Registry = Annotated[
-    str,
-    typer.Option(callback=_registry, help="Registry of the images, as HOST/PATH (default: that of the release)."),
-]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait until each part is ready; 0: do not wait.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="List every object, and change nothing.")]
+_namespace_option = namespace_option("Namespace that AI Runway runs in.", default=names.DEFAULT_NAMESPACE)
+_providers_option = providers_option("Names of providers, separated by commas.")
+_catalogue_option = option(
+    "--catalogue", is_flag=True, help="With the catalogue: hardware of templates, discovery, scans of registries."
+)
+_registry_option = option(
+    "--registry", callback=_registry, help="Registry of the images, as HOST/PATH (default: that of the release)."
+)
+_timeout_option = option("--timeout", default=300.0, help="Seconds to wait until each part is ready; 0: do not wait.")
+_dry_run_option = option("--dry-run", is_flag=True, help="List every object, and change nothing.")
 
 
+@click.command(cls=Command)
+@_providers_option
+@_catalogue_option
+@_registry_option
+@_namespace_option
+@_dry_run_option
+@_timeout_option
+@cluster_options
 def install(
     *,
-    providers: Providers = "",
-    catalogue: Catalogue = False,
-    registry: Registry = "",
-    namespace: Namespace = names.DEFAULT_NAMESPACE,
-    dry_run: DryRun = False,
-    timeout: Timeout = 300.0,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    providers: str,
+    catalogue: bool,
+    registry: str,
+    namespace: str,
+    dry_run: bool,
+    timeout: float,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Install CRDs, core and providers: pip install airunway airunway-kaito, then airunway install --providers kaito
 
@@ -71,14 +80,14 @@ def install(
     _run(work, namespace=namespace, registry=registry, access=Access(kubeconfig, context))
 
 
+@click.command(cls=Command)
+@_registry_option
+@_namespace_option
+@_dry_run_option
+@_timeout_option
+@cluster_options
 def upgrade(
-    *,
-    registry: Registry = "",
-    namespace: Namespace = names.DEFAULT_NAMESPACE,
-    dry_run: DryRun = False,
-    timeout: Timeout = 300.0,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    *, registry: str, namespace: str, dry_run: bool, timeout: float, kubeconfig: Path | None, context: str | None
 ) -> None:
     """Upgrade the releases of Helm in the namespace to the charts in the installed wheels, keeping their values.
 
@@ -96,7 +105,7 @@ def upgrade(
                 bundled(name)
                 chosen.append(name)
             except ChartNotBundled as reason:
-                typer.echo(printable(f"{name} not changed: {reason}"))
+                click.echo(printable(f"{name} not changed: {reason}"))
         if not chosen:
             fail("nothing was changed: no installed wheel has the chart of a release in that namespace")
         await _bring(client, helm, chosen, dry_run=dry_run, timeout=timeout)
@@ -104,16 +113,14 @@ def upgrade(
     _run(work, namespace=namespace, registry=registry, access=Access(kubeconfig, context))
 
 
+@click.command(cls=Command)
+@providers_option("Only these providers, separated by commas (default: all parts but the CRDs).")
+@_namespace_option
+@_dry_run_option
+@option("--yes", "-y", is_flag=True, help="Do not ask, as in a script.")
+@cluster_options
 def uninstall(
-    *,
-    providers: Annotated[
-        str, typer.Option(help="Only these providers, separated by commas (default: all parts but the CRDs).")
-    ] = "",
-    namespace: Namespace = names.DEFAULT_NAMESPACE,
-    dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, as in a script.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    *, providers: str, namespace: str, dry_run: bool, yes: bool, kubeconfig: Path | None, context: str | None
 ) -> None:
     """Uninstall core, catalogue and providers. No ModelDeployment, no model and no CRD is deleted.
 
@@ -141,28 +148,27 @@ def uninstall(
             _confirm(yes=yes)
             for name in chosen:
                 await helm.remove(name)
-                typer.echo(f"{name}: uninstalled")
+                click.echo(f"{name}: uninstalled")
         for line in stays:
-            typer.echo(printable(f"stays: {line}"))
+            click.echo(printable(f"stays: {line}"))
 
     _run(work, namespace=namespace, access=Access(kubeconfig, context))
 
 
+@click.command(cls=Command)
+@_providers_option
+@option("--core/--no-core", default=True, help="With the core.")
+@_catalogue_option
+@_registry_option
+@_namespace_option
+@option(
+    "--for-deletion",
+    is_flag=True,
+    help="Only what an uninstallation deletes: without the ClusterRole of endpoint pickers, which those of "
+    "running models need.",
+)
 def manifests(
-    *,
-    providers: Providers = "",
-    core: Annotated[bool, typer.Option(help="With the core.")] = True,
-    catalogue: Catalogue = False,
-    registry: Registry = "",
-    namespace: Namespace = names.DEFAULT_NAMESPACE,
-    for_deletion: Annotated[
-        bool,
-        typer.Option(
-            "--for-deletion",
-            help="Only what an uninstallation deletes: without the ClusterRole of endpoint pickers, which those of "
-            "running models need.",
-        ),
-    ] = False,
+    *, providers: str, core: bool, catalogue: bool, registry: str, namespace: str, for_deletion: bool
 ) -> None:
     """Print what the charts render to, without the CRDs: airunway manifests | kubectl apply --server-side -f -
 
@@ -181,7 +187,7 @@ def manifests(
                 if for_deletion and is_kept(obj):
                     continue
                 found = placed(obj, namespace=namespace, images=(released, registry or released))
-                typer.echo(yaml.safe_dump(found, explicit_start=True, sort_keys=False), nl=False)
+                click.echo(yaml.safe_dump(found, explicit_start=True, sort_keys=False), nl=False)
 
 
 def _names(text: str) -> list[str]:
@@ -218,10 +224,10 @@ async def _bring(client: Client, helm: Helm, names: Sequence[str], *, dry_run: b
         if dry_run:
             _list(part.name, "to be applied by helm", rendered[part.name])
         else:
-            typer.echo(f"{part.name}: helm upgrade --install")
+            click.echo(f"{part.name}: helm upgrade --install")
             await helm.apply(part, timeout=timeout)
     if not dry_run:
-        typer.echo("next: airunway doctor checks the installation")
+        click.echo("next: airunway doctor checks the installation")
 
 
 async def _owned(client: Client, helm: Helm, names: Iterable[str]) -> Mapping[str, Sequence[Resource]]:
@@ -252,15 +258,15 @@ def _refuse(reasons: Iterable[str]) -> None:
 def _list(name: str, what: str, objects: Iterable[Resource]) -> None:
     from airunway.install.helm import named
 
-    typer.echo(printable(f"{name}, {what}:"))
+    click.echo(printable(f"{name}, {what}:"))
     for obj in objects:
-        typer.echo(printable(f"  {named(obj)}"))
+        click.echo(printable(f"  {named(obj)}"))
 
 
 def _confirm(*, yes: bool) -> None:
     if not yes and not sys.stdin.isatty():
         fail("nothing was changed: cannot ask for confirmation without a terminal; use --yes")
-    if not yes and not typer.confirm("Uninstall?"):
+    if not yes and not click.confirm("Uninstall?"):
         fail("nothing was changed")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from airunway.cli.cluster import Access, Namespace, Target, about_deployment, duration, fail, remark
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.cluster import Access, about_deployment, duration, fail, remark
+from airunway.cli.options import cluster_options, deployment_argument, namespace_option
+from airunway.cli.parameters import Command, IntRange, option
 from airunway.cli.printing import escape_what_cannot_be_encoded
 from airunway.redaction import sanitized
 from airunway.resource import ObjectKey
@@ -23,22 +25,28 @@ TAIL = 200
 """Lines of each container that are printed without ``--all`` and ``--tail``."""
 
 
+@click.command(cls=Command)
+@deployment_argument(required=True)
+@namespace_option()
+@option("--follow", "-f", is_flag=True, help="Go on, also with pods that come later.")
+@option("--previous", "-p", is_flag=True, help="Of each container the run before the one that is there now.")
+@option("--role", help="Only pods with this role, such as decode.")
+@option("all_", "--all", is_flag=True, help=f"Every line, not only the last {TAIL} of a container.")
+@option("--tail", type=IntRange(min=0), help=f"So many of the last lines of a container (default: {TAIL}).")
+@option("--since", metavar="DURATION", help="Only lines of the last so long, such as 5m.")
+@cluster_options
 def logs(
-    target: Target,
+    target: tuple[str, ...],
     *,
-    namespace: Namespace = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, also with pods that come later.")] = False,
-    previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Of each container the run before the one that is there now.")
-    ] = False,
-    role: Annotated[str, typer.Option(help="Only pods with this role, such as decode.")] = "",
-    all_: Annotated[bool, typer.Option("--all", help=f"Every line, not only the last {TAIL} of a container.")] = False,
-    tail: Annotated[
-        int | None, typer.Option(min=0, help=f"So many of the last lines of a container (default: {TAIL}).")
-    ] = None,
-    since: Annotated[str, typer.Option(metavar="DURATION", help="Only lines of the last so long, such as 5m.")] = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    namespace: str,
+    follow: bool,
+    previous: bool,
+    role: str,
+    all_: bool,
+    tail: int | None,
+    since: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Print the logs of every container of every pod of a deployment, each line after [ROLE/POD CONTAINER].
 
@@ -52,9 +60,9 @@ def logs(
     Terminal sequences and what looks like a credential are removed. Remarks go to standard error.
     """
     if follow and previous:
-        raise typer.BadParameter("--follow and --previous exclude each other: a run that has ended writes nothing more")
+        raise click.BadParameter("--follow and --previous exclude each other: a run that has ended writes nothing more")
     if all_ and tail is not None:
-        raise typer.BadParameter("--all and --tail exclude each other")
+        raise click.BadParameter("--all and --tail exclude each other")
     from airunway.snapshots.logs import LogFollower, LogOptions
 
     wanted = LogOptions(
@@ -91,7 +99,7 @@ async def _once(client: Client, key: ObjectKey, wanted: LogOptions) -> None:
             remark(f"ends of pods that are gone are {shown}: {why if unseen.right else unseen.why}")
         for epitaph in epitaphs(deployment, pods, events.items):
             remark(f"pod {epitaph.pod} is gone, and its log with it; its end was reported as:")
-            typer.echo(f"[{sanitized(epitaph.pod)} {sanitized(epitaph.container)}] {sanitized(epitaph.text)}")
+            click.echo(f"[{sanitized(epitaph.pod)} {sanitized(epitaph.container)}] {sanitized(epitaph.text)}")
     runs = list(runs_of(pods, deployment, role=wanted.role, previous=wanted.previous, follow=False))
     if not runs:
         what = "container that ended before" if wanted.previous and pods else "pods"

@@ -5,16 +5,48 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
-from airunway.cli.parameters import Command, Group, SwitchCommand
+from airunway.cli.parameters import Command, Group, option
+
+_COMMANDS = {
+    "crds": ("crds:crds", "Print the CustomResourceDefinitions as YAML."),
+    "validate": ("validate:validate", "Check manifests as the API server would, without one."),
+    "explain": ("explain:explain", "Show why a deployment gets its engine and provider."),
+    "diff": ("diff:diff", "Show what an edit would create, update, restart or recreate."),
+    "fit": ("fit:fit", "Show whether a model fits on the GPUs, with every term."),
+    "new": ("new:new", "Print a manifest for a model; writes nothing."),
+    "render": ("render:render", "Print what a provider would create, without a cluster."),
+    "doctor": ("doctor:doctor", "Check an installation: what is wrong, and what to do."),
+    "install": ("install:install", "Install CRDs, core and providers with helm."),
+    "upgrade": ("install:upgrade", "Upgrade the installed releases with helm."),
+    "uninstall": ("install:uninstall", "Uninstall core and providers; models stay."),
+    "manifests": ("install:manifests", "Print the manifests of core and providers, for kubectl."),
+    "preflight": ("preflight:preflight", "Show what an upstream's new CRDs would do to deployments."),
+    "status": ("status:status", "Show how a deployment is doing, and which part is at fault."),
+    "logs": ("logs:logs", "Print the logs of all containers of a deployment, crashed ones included."),
+    "chat": ("chat:chat", "Ask a deployment's model, and show how fast it answers."),
+    "top": ("top:top", "Show how busy deployments are, from their engines' metrics."),
+    "completion": ("completion:completion", "Print a script that completes words in bash, zsh or fish."),
+    "version": ("main:version", "Print the version."),
+    "controller": ("run:controller", "Run the core controller."),
+    "run": ("run:run", "Run the core and every installed provider in one process."),
+    "provider": ("main:provider", "Run, inspect and write provider plugins."),
+    "template": ("template:template", "List model templates, and show what they give and which one is chosen."),
+}
+_COMMANDS_OF_PROVIDERS = {
+    "run": (
+        "run:provider_run",
+        "Run providers: register them, translate their deployments, report their status.",
+    ),
+    "list": ("run:provider_list", "The provider plugins that are installed."),
+    "schema": ("crds:schema", "Print versions and schema hashes of an upstream's CRD."),
+}
+"""Where each command is, as MODULE:NAME below `airunway.cli`, and what lists of commands say of it."""
 
 _DEVELOPMENT = {
     "controlplane": "A Kubernetes control plane on this machine: no root, no Docker.",
@@ -38,80 +70,17 @@ command is imported, walks what stays, and finds next to nothing (a fifteenth of
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Command:
-    """A command that is imported when it is called; its function has the command's name."""
+@cache
+def _imported(place: str) -> click.Command:
+    from pkgutil import resolve_name
 
-    module: str
-    """Module below `airunway.cli`."""
-    summary: str
-    """What lists of commands say of it."""
-    function: str = ""
-    """Function of the module, if it has not the command's name."""
-    cls: type[Command] | str = Command
-    """Class that parses its words; a text is the name of a class of the module."""
-
-
-_COMMANDS = {
-    "crds": _Command(module="crds", summary="Print the CustomResourceDefinitions as YAML."),
-    "validate": _Command(module="validate", summary="Check manifests as the API server would, without one."),
-    "explain": _Command(module="explain", summary="Show why a deployment gets its engine and provider."),
-    "diff": _Command(module="diff", summary="Show what an edit would create, update, restart or recreate."),
-    "fit": _Command(module="fit", summary="Show whether a model fits on the GPUs, with every term."),
-    "new": _Command(module="new", summary="Print a manifest for a model; writes nothing."),
-    "render": _Command(module="render", summary="Print what a provider would create, without a cluster."),
-    "doctor": _Command(module="doctor", summary="Check an installation: what is wrong, and what to do."),
-    "install": _Command(module="install", summary="Install CRDs, core and providers with helm."),
-    "upgrade": _Command(module="install", summary="Upgrade the installed releases with helm."),
-    "uninstall": _Command(module="install", summary="Uninstall core and providers; models stay."),
-    "manifests": _Command(module="install", summary="Print the manifests of core and providers, for kubectl."),
-    "preflight": _Command(module="preflight", summary="Show what an upstream's new CRDs would do to deployments."),
-    "status": _Command(
-        module="status",
-        summary="Show how a deployment is doing, and which part is at fault.",
-        cls="StatusCommand",
-    ),
-    "logs": _Command(module="logs", summary="Print the logs of all containers of a deployment, crashed ones included."),
-    "chat": _Command(module="chat", summary="Ask a deployment's model, and show how fast it answers."),
-    "top": _Command(module="top", summary="Show how busy deployments are, from their engines' metrics."),
-    "completion": _Command(module="completion", summary="Print a script that completes words in bash, zsh or fish."),
-}
-_PROCESSES = {
-    "controller": _Command(module="run", summary="Run the core controller.", cls=SwitchCommand),
-    "run": _Command(
-        module="run",
-        summary="Run the core and every installed provider in one process.",
-        cls=SwitchCommand,
-    ),
-}
-_GROUPS = {
-    "template": _Command(
-        module="template", summary="List model templates, and show what they give and which one is chosen."
-    )
-}
-_COMMANDS_OF_PROVIDERS = {
-    "run": _Command(
-        module="run",
-        summary="Run providers: register them, translate their deployments, report their status.",
-        function="provider_run",
-        cls=SwitchCommand,
-    ),
-    "list": _Command(module="run", summary="The provider plugins that are installed.", function="provider_list"),
-    "schema": _Command(module="crds", summary="Print versions and schema hashes of an upstream's CRD."),
-}
+    found = resolve_name(f"airunway.cli.{place}")
+    assert isinstance(found, click.Command)
+    return found
 
 
 @cache
-def _imported(name: str, command: _Command) -> Any:
-    """The command as typer makes it of its function, or group of commands."""
-    module = import_module(f"airunway.cli.{command.module}")
-    found = getattr(module, command.function or name)
-    cls = getattr(module, command.cls) if isinstance(command.cls, str) else command.cls
-    return _made(name, found, short_help=command.summary, cls=cls)
-
-
-@cache
-def _borrowed(path: tuple[str, ...]) -> Any:
+def _borrowed(path: tuple[str, ...]) -> click.Command:
     """The command of another distribution; if that is not installed, one that prints what to install."""
     from importlib.metadata import entry_points
 
@@ -119,29 +88,21 @@ def _borrowed(path: tuple[str, ...]) -> Any:
     found = next(iter(entry_points(group="airunway.commands", name=provided_by)), None)
     if found is None:
         return _not_installed(path, install=f"airunway-{path[0]}" if path[0] in _ADDONS else "'airunway[sandbox]'")
-    command: Any = typer.main.get_command(found.load())
+    command: click.Command = found.load()
     for word in path if provided_by == "development" else ():
+        assert isinstance(command, click.Group)
         command = command.commands[word]
     return command
 
 
-def _not_installed(path: tuple[str, ...], *, install: str) -> Any:
-    def command() -> None:
-        typer.echo(f"airunway: `airunway {' '.join(path)}` is not installed: pip install {install}", err=True)
-        raise typer.Exit(1)
+def _not_installed(path: tuple[str, ...], *, install: str) -> click.Command:
+    def missing() -> None:
+        click.echo(f"airunway: `airunway {' '.join(path)}` is not installed: pip install {install}", err=True)
+        raise click.exceptions.Exit(1)
 
     # It takes all arguments, so that it always prints what to install.
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-    return _made(path[-1], command, context_settings=anything)
-
-
-def _made(name: str, found: Any, **settings: Any) -> Any:
-    above = typer.Typer(rich_markup_mode=None)
-    if isinstance(found, typer.Typer):
-        above.add_typer(found, name=name)
-    else:
-        above.command(name, **settings)(found)
-    return typer.main.get_group(above).commands[name]
+    return Command(path[-1], callback=missing, context_settings=anything)
 
 
 class CommandTree(Group):
@@ -150,78 +111,73 @@ class CommandTree(Group):
     `commands` has a placeholder of each with its summary, for lists and for suggestions after a typing error.
     """
 
-    own: Mapping[str, _Command] = _COMMANDS | _PROCESSES | _GROUPS
-    borrowed: Mapping[str, str] = _DEVELOPMENT | _ADDONS
-    within: tuple[str, ...] = ()
+    def __init__(
+        self,
+        name: str,
+        *,
+        own: Mapping[str, tuple[str, str]],
+        borrowed: Mapping[str, str],
+        within: tuple[str, ...] = (),
+        **settings: Any,
+    ) -> None:
+        summaries = {each: summary for each, (_, summary) in own.items()} | dict(borrowed)
+        placeholders: dict[str, click.Command] = {
+            each: Command(each, short_help=summary) for each, summary in summaries.items()
+        }
+        super().__init__(name, commands=placeholders, no_args_is_help=True, **settings)
+        self._own, self._borrowed, self._within = own, borrowed, within
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in self.own:
-            return _imported(cmd_name, self.own[cmd_name])
-        if cmd_name in self.borrowed:
-            return _borrowed((*self.within, cmd_name))
-        return super().get_command(ctx, cmd_name)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._own:
+            return _imported(self._own[cmd_name][0])
+        return _borrowed((*self._within, cmd_name)) if cmd_name in self._borrowed else None
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, for which none is imported."""
-        TyperGroup(commands=dict(self.commands)).format_commands(ctx, formatter)
+        Group(commands=self.commands).format_commands(ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(130) from None
 
 
-class ProviderTree(CommandTree):
-    """The commands of ``airunway provider``, including those of `airunway-testing`."""
-
-    own = _COMMANDS_OF_PROVIDERS
-    borrowed = _DEVELOPMENT_OF_PROVIDERS
-    within = ("provider",)
-
-
-app = typer.Typer(
-    name="airunway",
-    cls=CommandTree,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its tables cut the names of options off at 80 columns
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-provider = typer.Typer(cls=ProviderTree, help="Run, inspect and write provider plugins.", no_args_is_help=True)
-app.add_typer(provider, name="provider")
-for name, entry in _GROUPS.items():
-    app.add_typer(typer.Typer(help=entry.summary), name=name)
-for name, entry in _COMMANDS.items():
-    app.command(name, short_help=entry.summary)(lambda: None)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        version()
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """One Kubernetes API for LLM inference: ModelDeployments, and the providers that run them."""
-
-
-@app.command(cls=Command)
+@click.command(cls=Command)
 def version() -> None:
     """Print the version."""
     from airunway import __version__
 
-    typer.echo(f"airunway {__version__}")
+    click.echo(f"airunway {__version__}")
 
 
-for name, entry in _PROCESSES.items():
-    app.command(name, short_help=entry.summary)(lambda: None)
-for name, entry in _COMMANDS_OF_PROVIDERS.items():
-    provider.command(name, short_help=entry.summary)(lambda: None)
-for tree, borrowed in ((provider, _DEVELOPMENT_OF_PROVIDERS), (app, CommandTree.borrowed)):
-    for name, summary in borrowed.items():
-        tree.add_typer(typer.Typer(help=summary), name=name)
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.invoke(version)
+        ctx.exit()
+
+
+provider = CommandTree(
+    "provider",
+    own=_COMMANDS_OF_PROVIDERS,
+    borrowed=_DEVELOPMENT_OF_PROVIDERS,
+    within=("provider",),
+    help=_COMMANDS["provider"][1],
+)
+
+
+@click.command(
+    "airunway",
+    cls=CommandTree,
+    own=_COMMANDS,
+    borrowed=_DEVELOPMENT | _ADDONS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+def app() -> None:
+    """One Kubernetes API for LLM inference: ModelDeployments, and the providers that run them."""
 
 
 def main() -> None:

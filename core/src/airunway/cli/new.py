@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from airunway.cli import inputs
+from airunway.cli import completers, inputs
 from airunway.cli.cluster import Access, fail
 from airunway.cli.fit import GpuOptions, fitted
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options, namespace_option
+from airunway.cli.parameters import PATH, Command, IntRange, argument, option
 from airunway.redaction import printable
 from airunway.references import NO_MODEL, is_model
 
@@ -27,32 +28,42 @@ _GATED = ("llama", "gemma")
 """Beginnings of licences that a user accepts on the hub, so that a token is needed."""
 
 
+@click.command(cls=Command)
+@argument(
+    "model", metavar="MODEL", shell_complete=completers.models, help="A model id: owner/name, or an absolute path."
+)
+@option("--name", help="Name of the deployment. Default: made from the model's.")
+@namespace_option("Namespace (default: none is written).")
+@option("--engine", help="Engine. Default: left to the selection.")
+@option("--provider", shell_complete=completers.providers, help="Provider. Default: left to the selection.")
+@option("--context-length", type=IntRange(min=1), help="Longest context in tokens. Default: the longest that fits.")
+@option("--gpus", type=IntRange(min=0, max=64), help="GPUs of a replica. Default: the fewest that fit.")
+@option("--gpu-type", help="Resource name of the GPUs. Default: that of the node.")
+@option("--replicas", default=1, type=IntRange(min=0, max=32), help="Replicas.")
+@option("--token-secret", help="Secret with the Hugging Face token under the key HF_TOKEN, for a gated model.")
+@option("--nodes", type=PATH, help="File with Nodes (and Pods) instead of the cluster.")
+@option("--gpu", shell_complete=completers.gpus, help="Size for this GPU, such as h100-80gb, without looking at nodes.")
+@option("--model-config", type=PATH, help="Directory with the model's config.json and its safetensors or GGUF files.")
+@option("--fetch", is_flag=True, help="Read config.json from the hub of HF_ENDPOINT.")
+@cluster_options
 def new(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model id: owner/name, or an absolute path.")],
+    model: str,
     *,
-    name: Annotated[str, typer.Option(help="Name of the deployment. Default: made from the model's.")] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: none is written).")] = "",
-    engine: Annotated[str, typer.Option(help="Engine. Default: left to the selection.")] = "",
-    provider: Annotated[str, typer.Option(help="Provider. Default: left to the selection.")] = "",
-    context_length: Annotated[
-        int | None, typer.Option(min=1, help="Longest context in tokens. Default: the longest that fits.")
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option(min=0, max=64, help="GPUs of a replica. Default: the fewest that fit.")
-    ] = None,
-    gpu_type: Annotated[str, typer.Option(help="Resource name of the GPUs. Default: that of the node.")] = "",
-    replicas: Annotated[int, typer.Option(min=0, max=32, help="Replicas.")] = 1,
-    token_secret: Annotated[
-        str, typer.Option(help="Secret with the Hugging Face token under the key HF_TOKEN, for a gated model.")
-    ] = "",
-    nodes: Annotated[Path | None, typer.Option(help="File with Nodes (and Pods) instead of the cluster.")] = None,
-    gpu: Annotated[str, typer.Option(help="Size for this GPU, such as h100-80gb, without looking at nodes.")] = "",
-    model_config: Annotated[
-        Path | None, typer.Option(help="Directory with the model's config.json and its safetensors or GGUF files.")
-    ] = None,
-    fetch: Annotated[bool, typer.Option("--fetch", help="Read config.json from the hub of HF_ENDPOINT.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    name: str,
+    namespace: str,
+    engine: str,
+    provider: str,
+    context_length: int | None,
+    gpus: int | None,
+    gpu_type: str,
+    replicas: int,
+    token_secret: str,
+    nodes: Path | None,
+    gpu: str,
+    model_config: Path | None,
+    fetch: bool,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Print a ModelDeployment for a model, with a comment for each choice. Nothing is created.
 
@@ -62,7 +73,7 @@ def new(
     airunway new Qwen/Qwen3-32B --gpu h100-80gb | kubectl apply -f -
     """
     if nodes is not None and gpu:
-        raise typer.BadParameter("use --nodes or --gpu, not both")
+        raise click.BadParameter("use --nodes or --gpu, not both")
     if not is_model(model):
         fail(f"{model}: {NO_MODEL}")
     chosen_name = name or _name_of(model)
@@ -84,7 +95,7 @@ def new(
         token_secret=token_secret,
         licence=licence,
     )
-    typer.echo("\n".join(lines))
+    click.echo("\n".join(lines))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,53 +1,130 @@
-"""Classes of commands: their parameters take plain words as they are, without pydantic.
-
-Typer converts every word with pydantic, and its import is a fifth of the time that a command such as `airunway status`
-needs. Texts, files and words of a choice need no conversion: only what does, or is wrong, is left to typer.
-"""
+"""Commands, options and arguments: what help shows of them, and which words a shell completes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from typer import BadParameter
-from typer.core import TyperCommand, TyperGroup
+import click
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
-class Command(TyperCommand):
-    """A command with such parameters."""
+F = TypeVar("F", bound=Callable[..., Any])
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        return [_plain(each) for each in super().get_params(ctx)]
+PATH = click.Path(path_type=Path)
+"""A file or folder, which need not exist."""
+DIRECTORY = click.Path(path_type=Path, file_okay=False)
+"""A folder, which need not exist."""
 
-
-class Group(TyperGroup):
-    """A group of commands with such options."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return [_plain(each) for each in super().get_params(ctx)]
-
-
-_PYDANTIC = "Value error, "
-"""What pydantic puts before the message of a wrong value."""
+_TYPES = {"text": "str", "integer": "int range", "directory": "path"}
+"""Names of types in help, where they differ from click's."""
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 """The values that Go's ``strconv.ParseBool`` accepts."""
 
 
+class IntRange(click.IntRange):
+    """An integer within bounds."""
+
+    name = "integer"
+    """What the message of a wrong word calls it."""
+
+
+def _type_of(parameter: click.Parameter) -> str:
+    """The type of a parameter in help, such as ``<int range>``, ``<json|yaml>`` or ``<list[path]>``."""
+    kind = parameter.type
+    name = "|".join(kind.choices) if isinstance(kind, click.Choice) else _TYPES.get(kind.name, kind.name)
+    return f"<list[{name}]>" if parameter.multiple or parameter.nargs == -1 else f"<{name}>"
+
+
+class Option(click.Option):
+    """An option whose help has its type after its name."""
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        return self.metavar or _type_of(self)
+
+
+class Argument(click.Argument):
+    """An argument with a metavar, whose help has its type after it."""
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        name = f"{{{self.human_readable_name}}}" if self.required else f"[{self.human_readable_name}]"
+        return f"{name}..." if self.nargs == -1 else name
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        suffix = "  [required]" if self.required else ""
+        return f"{self.human_readable_name} {_type_of(self)}", f"{self.help}{suffix}"
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        return f"'{self.human_readable_name}'"
+
+
+def option(*declarations: str, help: str, **settings: Any) -> Callable[[F], F]:
+    """A decorator that adds an option; one that takes a text is empty without one.
+
+    Help shows its environment variable, and its default unless that is empty.
+    """
+    if not settings.keys() & {"default", "is_flag", "multiple", "required", "type"}:
+        settings["default"] = ""
+    shown = settings.get("default") not in (None, "")
+    return click.option(*declarations, cls=Option, help=help, show_default=shown, show_envvar=True, **settings)
+
+
+def argument(name: str, *, metavar: str, help: str, **settings: Any) -> Callable[[F], F]:
+    """A decorator that adds an argument."""
+    return click.argument(name, cls=Argument, metavar=metavar, help=help, **settings)
+
+
+class Command(click.Command):
+    """A command."""
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if found := [each.get_help_record(ctx) for each in self.params if isinstance(each, Argument)]:
+            with formatter.section("Arguments"):
+                formatter.write_dl(found)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Long options only, in alphabetical order."""
+        found = super().shell_complete(ctx, incomplete)
+        long = (each for each in found if each.value.startswith("--") and each.value != "--help")
+        return sorted(long, key=lambda each: each.value)
+
+
+class Group(click.Group):
+    """Commands in the order in which they were added."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found or Command(name), rest  # a shell completes nothing after an unknown command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=(each.short_help or each.help or "").partition("\n")[0])
+            for name, each in self.commands.items()
+            if name.startswith(incomplete)
+        ]
+
+
 class SwitchCommand(Command):
     """A command that also accepts switches in Go's notation: ``--leader-elect=true``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         opposites = {
             word: (parameter.secondary_opts or [""])[0]
             for parameter in self.params
-            if getattr(parameter, "is_flag", False)
+            if isinstance(parameter, Option) and parameter.is_flag
             for word in parameter.opts
         }
         return super().parse_args(ctx, list(_as_switches(args, opposites)))
@@ -66,56 +143,3 @@ def _as_switches(args: list[str], opposites: dict[str, str]) -> Iterator[str]:
             yield from filter(None, [opposites[word]])
         else:
             yield argument
-
-
-@dataclass(frozen=True)
-class _Conversion:
-    """Takes a word as it is, or has typer convert it."""
-
-    descriptor: Any
-    """What typer knows of the parameter's type."""
-    typers: Callable[[], Any]
-    """Returns typer's conversion, which imports pydantic."""
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        if value is None:
-            return () if param.multiple or param.nargs == -1 else None
-        found = _as_is(value, self.descriptor.annotation, any_path=self.descriptor.path_type == "path")
-        if found is not None:
-            return found
-        try:
-            return self.typers().coerce(value, param=param, ctx=ctx)
-        except BadParameter as error:
-            error.message = error.message.removeprefix(_PYDANTIC)
-            raise
-
-
-def _as_is(value: object, annotation: object, *, any_path: bool) -> object:
-    """The value of a word, or the values of several; None if it has to be converted or refused.
-
-    With `any_path` a path may be a file or a folder.
-    """
-    if get_origin(annotation) is list and isinstance(value, list | tuple):
-        found = [_as_is(each, *get_args(annotation), any_path=any_path) for each in value]
-        return None if None in found else found
-    if not isinstance(value, str) or not value.isprintable():
-        return None
-    if annotation is str or (get_origin(annotation) is Literal and value in get_args(annotation)):
-        return value
-    if annotation is Path and any_path and (os.access(value, os.R_OK) or not os.path.exists(value)):
-        return Path(value)
-    return None
-
-
-@cache  # click compares parameters by identity
-def _plain(parameter: Any) -> Any:
-    """The same parameter, with `_Conversion`; as it is if this release of typer describes types otherwise.
-
-    Before typer 0.25 nothing asks for a conversion, and nothing imports pydantic.
-    """
-    descriptor = getattr(parameter, "type_descriptor", None)
-    if descriptor is None:
-        return parameter
-    made = copy(parameter)
-    made.get_runtime_param = lambda: _Conversion(descriptor, parameter.get_runtime_param)
-    return made

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster, remark
 from airunway.cli.manifests import ManifestError, manifests_in, objects_in
-from airunway.cli.options import Context, Kubeconfig, parse_settings
+from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, parse_settings
+from airunway.cli.parameters import PATH, Command, option
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
 from airunway.resource import Resource, key_of
@@ -35,39 +36,40 @@ HARMS_LATER = 5
 _FILES = (".yaml", ".yml", ".json")
 
 
+@click.command(cls=Command)
+@option(
+    "--upstream",
+    required=True,
+    metavar="PROVIDER=DIR|VERSION",
+    help="The provider, and its upstream's new CRDs: a file or folder, or a release in the folder of --recordings.",
+)
+@option(
+    "--recordings",
+    type=PATH,
+    envvar="AIRUNWAY_UPSTREAM_CRDS",
+    help="Folder with CRDs of many releases, as PROVIDER/vX.Y.Z/*.yaml; a release that is not there has those "
+    "of the newest one before it.",
+)
+@file_option("Deployments of a file instead of the cluster's; - for standard input.")
+@namespace_option("Only this namespace (default: all).")
+@option(
+    "settings",
+    "--set",
+    multiple=True,
+    help="A setting of the provider, KEY=VALUE, instead of what it runs with; may be repeated.",
+)
+@output_option("table", "json", "yaml")
+@cluster_options
 def preflight(
     *,
-    upstream: Annotated[
-        str,
-        typer.Option(
-            metavar="PROVIDER=DIR|VERSION",
-            help="The provider, and its upstream's new CRDs: a file or folder, or a release in the folder of "
-            "--recordings.",
-        ),
-    ],
-    recordings: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="AIRUNWAY_UPSTREAM_CRDS",
-            help="Folder with CRDs of many releases, as PROVIDER/vX.Y.Z/*.yaml; a release that is not there has those "
-            "of the newest one before it.",
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--filename", "-f", help="Deployments of a file instead of the cluster's; - for standard input."),
-    ] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace (default: all).")] = "",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="A setting of the provider, KEY=VALUE, instead of what it runs with; may be repeated.",
-        ),
-    ] = None,
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    upstream: str,
+    recordings: Path | None,
+    file: Path | None,
+    namespace: str,
+    settings: tuple[str, ...],
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Show what an upstream's new CRDs would do to each deployment: leave, update, recreate or break it.
 
@@ -88,7 +90,7 @@ def preflight(
 
     name, separator, where = upstream.partition("=")
     if not separator or not name or not where:
-        raise typer.BadParameter(f"--upstream {upstream}: write PROVIDER=DIR, or PROVIDER=VERSION")
+        raise click.BadParameter(f"--upstream {upstream}: write PROVIDER=DIR, or PROVIDER=VERSION")
     values = parse_settings(settings or [])
     with inputs.reporting():
         host = load(name)
@@ -108,14 +110,14 @@ def preflight(
         except PluginError as error:
             fail(str(error))
     if output == "table":
-        typer.echo("\n".join(map(printable, [*_provider_lines(provider, values), *_lines(found, origins)])))
+        click.echo("\n".join(map(printable, [*_provider_lines(provider, values), *_lines(found, origins)])))
     else:
         document = {**_document(found, origins), "running": _running(provider, values)}
-        typer.echo(as_document([document], output), nl=False)
+        click.echo(as_document([document], output), nl=False)
     if not found.is_safe:
-        raise typer.Exit(HARMS)
+        raise click.exceptions.Exit(HARMS)
     if found.harmed_later:
-        raise typer.Exit(HARMS_LATER)
+        raise click.exceptions.Exit(HARMS_LATER)
 
 
 def _sources(provider: str, where: str, recordings: Path | None) -> list[Path]:

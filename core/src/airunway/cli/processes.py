@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
+import click
 
 from airunway.cli.cluster import fail
 from airunway.cli.options import parse_settings
@@ -315,7 +315,7 @@ def serve_parts(
     try:
         addresses = [parse_address(common.health_probe_bind_address), parse_address(common.metrics_bind_address)]
         if addresses[0] is not None and addresses[0] == addresses[1] and addresses[0][1] != 0:
-            raise typer.BadParameter("--metrics-bind-address and --health-probe-bind-address must not be the same")
+            raise click.BadParameter("--metrics-bind-address and --health-probe-bind-address must not be the same")
         configure_logging(
             level=common.log_level, json=None if common.log_format is None else common.log_format == "json"
         )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from airunway.cli import inputs
+from airunway.cli import completers, inputs
 from airunway.cli.cluster import Access
 from airunway.cli.manifests import manifests_in, namespace_labels_in
-from airunway.cli.options import Context, Kubeconfig, parse_settings
+from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, parse_settings
+from airunway.cli.parameters import PATH, Command, option
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
 
@@ -22,35 +23,42 @@ if TYPE_CHECKING:
     from airunway.validation.policy import Policy
 
 
+@click.command(cls=Command)
+@file_option("Deployments to render; - for standard input.", required=True)
+@option(
+    "--provider",
+    shell_complete=completers.providers,
+    help="The provider (default: the one of the spec, else as selection chooses).",
+)
+@namespace_option("Namespace where the file names none.")
+@option("settings", "--set", multiple=True, help="A setting of the provider, KEY=VALUE; may be repeated.")
+@option(
+    "--runtime-config",
+    multiple=True,
+    type=PATH,
+    help="File with RuntimeConfigs or ClusterRuntimeConfigs; may be repeated. Those in FILENAME count.",
+)
+@option("--upstream-version", help="Release of the upstream to write for (default: the newest known), e.g. 0.9.")
+@option(
+    "--policy",
+    type=PATH,
+    help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in "
+    "FILENAME. Default: only what is refused everywhere.",
+)
+@output_option("yaml", "json")
+@cluster_options
 def render(
     *,
-    file: Annotated[Path, typer.Option("--filename", "-f", help="Deployments to render; - for standard input.")],
-    provider: Annotated[
-        str, typer.Option(help="The provider (default: the one of the spec, else as selection chooses).")
-    ] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace where the file names none.")] = "",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of the provider, KEY=VALUE; may be repeated.")
-    ] = None,
-    runtime_config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File with RuntimeConfigs or ClusterRuntimeConfigs; may be repeated. Those in FILENAME count."
-        ),
-    ] = None,
-    upstream_version: Annotated[
-        str, typer.Option(help="Release of the upstream to write for (default: the newest known), e.g. 0.9.")
-    ] = "",
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in "
-            "FILENAME. Default: only what is refused everywhere."
-        ),
-    ] = None,
-    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    file: Path,
+    provider: str,
+    namespace: str,
+    settings: tuple[str, ...],
+    runtime_config: tuple[Path, ...],
+    upstream_version: str,
+    policy: Path | None,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Print what a provider would create: no cluster is needed, only the provider's plugin.
 
@@ -89,9 +97,9 @@ def render(
                 )
             refused = refused or made is None
             objects += made or []
-    typer.echo(as_document(objects, output), nl=False)
+    click.echo(as_document(objects, output), nl=False)
     if refused:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _rendered(
@@ -163,4 +171,4 @@ def _without_owner(obj: Resource) -> Resource:
 
 
 def _say(text: str) -> None:
-    typer.echo(printable(f"airunway render: {text}"), err=True)
+    click.echo(printable(f"airunway render: {text}"), err=True)

@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-import typer
+import click
 
 from airunway.api import names
-from airunway.cli.cluster import Access, Namespace, about_deployment, duration, on_cluster_reporting
-from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.parameters import Command
+from airunway.cli import completers
+from airunway.cli.cluster import Access, about_deployment, duration, on_cluster_reporting
+from airunway.cli.options import cluster_options, deployment_argument, namespace_option, output_option
+from airunway.cli.parameters import Command, option
 from airunway.cli.printing import Line, Screen, as_document, is_ascii, object_name, terminal_width, wrapped
 from airunway.redaction import bounded
 from airunway.templates.expansion import TEMPLATE_READY
@@ -52,33 +54,35 @@ Output = Literal["text", "json", "yaml", "name"]
 class StatusCommand(Command):
     """A command whose ``--wait`` may stand without a value."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         given = [f"--wait={_PATIENCE}" if word == "--wait" else word for word in args[:end]]
         return super().parse_args(ctx, [*given, *args[end:]])
 
 
+@click.command(cls=StatusCommand)
+@deployment_argument("A deployment. Without one: all, the worst first.", "[md/NAME]")
+@namespace_option()
+@option("--all-namespaces", "-A", is_flag=True, help="All deployments of all.")
+@option("--watch", "-w", is_flag=True, help="Go on: draw again on a terminal, append what changes in a pipe.")
+@option(
+    "--wait",
+    metavar="[=DURATION]",
+    shell_complete=completers.deployments,
+    help=f"Wait until the newest spec is Ready, at most so long ({_PATIENCE}). Ends as soon as it has failed.",
+)
+@output_option("text", "json", "yaml", "name")
+@cluster_options
 def status(
-    target: Annotated[
-        list[str] | None, typer.Argument(metavar="[md/NAME]", help="A deployment. Without one: all, the worst first.")
-    ] = None,
+    target: tuple[str, ...],
     *,
-    namespace: Namespace = "",
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All deployments of all.")] = False,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", "-w", help="Go on: draw again on a terminal, append what changes in a pipe."),
-    ] = False,
-    wait: Annotated[
-        str,
-        typer.Option(
-            metavar="[=DURATION]",
-            help=f"Wait until the newest spec is Ready, at most so long ({_PATIENCE}). Ends as soon as it has failed.",
-        ),
-    ] = "",
-    output: Annotated[Output, typer.Option("--output", "-o", help="Format.")] = "text",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    namespace: str,
+    all_namespaces: bool,
+    watch: bool,
+    wait: str,
+    output: Output,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Show how a deployment is doing: root cause and remedy first, then all that is below it, pods with their last end.
 
@@ -98,9 +102,9 @@ def status(
     patience = duration(wait) if wait else None
     access = Access(kubeconfig, context)
     if target and all_namespaces:
-        raise typer.BadParameter("name one deployment, or use -A")
+        raise click.BadParameter("name one deployment, or use -A")
     if not target and (watch or patience is not None):
-        raise typer.BadParameter("--watch and --wait are about one deployment: name it as md/NAME")
+        raise click.BadParameter("--watch and --wait are about one deployment: name it as md/NAME")
 
     async def every(client: Client) -> None:
         await _show_all(client, "" if all_namespaces else namespace or client.config.namespace, output)
@@ -117,7 +121,7 @@ def status(
         return code
 
     if code := about_deployment(target, work, namespace=namespace, access=access):
-        raise typer.Exit(code)
+        raise click.exceptions.Exit(code)
 
 
 async def _show(client: Client, key: ObjectKey, output: Output) -> None:
@@ -128,12 +132,12 @@ async def _show(client: Client, key: ObjectKey, output: Output) -> None:
 
 def _print(view: DeploymentView, output: Output) -> None:
     if output == "name":
-        typer.echo(object_name(view.name))
+        click.echo(object_name(view.name))
     elif output == "text":
         lines = status_lines(view, now=datetime.now(UTC), width=terminal_width(), ascii_only=is_ascii())
         Screen().print(lines)
     else:
-        typer.echo(as_document([view.as_resource()], output), nl=False)
+        click.echo(as_document([view.as_resource()], output), nl=False)
 
 
 async def _show_all(client: Client, namespace: str, output: Output) -> None:
@@ -143,13 +147,13 @@ async def _show_all(client: Client, namespace: str, output: Output) -> None:
     fleet = fleet_view(await client.list_all(MODEL_DEPLOYMENT, namespace=namespace))
     if output == "name":
         for row in fleet.rows:
-            typer.echo(object_name(row.name))
+            click.echo(object_name(row.name))
     elif output == "text":
         lines = fleet_lines(fleet, now=datetime.now(UTC), ascii_only=is_ascii(), namespace=namespace)
         Screen().print(wrapped(lines, terminal_width()))
     else:
         items = [row.as_resource() for row in fleet.rows]
-        typer.echo(as_document([{"apiVersion": "v1", "kind": "List", "items": items}], output), nl=False)
+        click.echo(as_document([{"apiVersion": "v1", "kind": "List", "items": items}], output), nl=False)
 
 
 async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
@@ -169,7 +173,7 @@ async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
         if text not in named:
             named.add(text)
             with suppress(OSError):  # the reader of standard error may be gone; the wait goes on
-                typer.echo(text, err=True)
+                click.echo(text, err=True)
 
     await client.get(MODEL_DEPLOYMENT, key)
     changed = asyncio.Event()
@@ -206,7 +210,7 @@ async def _watch(client: Client, key: ObjectKey, output: Output, patience: timed
         return LATE
     finally:
         if sys.stdout.isatty():
-            typer.echo()  # what comes next is not to stand in the last line of the screen
+            click.echo()  # what comes next is not to stand in the last line of the screen
 
 
 async def _follow(client: Client, key: ObjectKey, output: Output, *, ends: bool) -> int:
@@ -219,7 +223,7 @@ async def _follow(client: Client, key: ObjectKey, output: Output, *, ends: bool)
     async with aclosing(follow_snapshots(client, key)) as snapshots:
         async for snapshot in snapshots:
             if snapshot is None:
-                typer.echo(f"md/{key.name} is deleted")
+                click.echo(f"md/{key.name} is deleted")
                 return FAILED if ends else 0
             view = deployment_view(snapshot)
             if output == "text" and screen.is_terminal:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
+import click
 
-from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, fail, on_cluster
+from airunway.cli import completers, inputs
+from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import in_namespace
-from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.parameters import Command, Group
+from airunway.cli.options import cluster_options, namespace_option, output_option
+from airunway.cli.parameters import PATH, Group, argument, option
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import bounded, printable
 from airunway.resource import LAST_APPLIED, Resource, annotations_of, dig, filled, key_of
@@ -29,38 +29,41 @@ if TYPE_CHECKING:
 NOT_CHOSEN = 3
 """Exit code of ``why``: no template would be chosen."""
 
-template = typer.Typer(
-    cls=Group, help="List model templates, and show what they give and which one is chosen.", no_args_is_help=True
+template = Group(
+    "template", help="List model templates, and show what they give and which one is chosen.", no_args_is_help=True
 )
 
-_Files = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--filename",
-        "-f",
-        help="Templates of a file instead of the cluster's; - for standard input; may be repeated. One without a "
-        "status counts as Ready.",
-    ),
-]
-_Name = Annotated[
-    str,
-    typer.Argument(metavar="TEMPLATE", help="A template: of the namespace, else of the cluster; or mtpl/N, cmtpl/N."),
-]
+_files_option = option(
+    "file",
+    "--filename",
+    "-f",
+    multiple=True,
+    type=PATH,
+    help="Templates of a file instead of the cluster's; - for standard input; may be repeated. One without a "
+    "status counts as Ready.",
+)
+_name_option = argument(
+    "name",
+    metavar="TEMPLATE",
+    shell_complete=completers.templates,
+    help="A template: of the namespace, else of the cluster; or mtpl/N, cmtpl/N.",
+)
 
 
-@template.command("list", cls=Command, short_help="List the templates of a namespace and of the cluster.")
+@template.command("list", short_help="List the templates of a namespace and of the cluster.")
+@option("--all-namespaces", "-A", is_flag=True, help="ModelTemplates of all namespaces.")
+@namespace_option()
+@_files_option
+@output_option("table", "json", "yaml", "name")
+@cluster_options
 def list_(
     *,
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="ModelTemplates of all namespaces.")
-    ] = False,
-    namespace: Namespace = "",
-    file: _Files = None,
-    output: Annotated[Literal["table", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = (
-        "table"
-    ),
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    all_namespaces: bool,
+    namespace: str,
+    file: tuple[Path, ...],
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """List the model templates that a deployment of the namespace can use: the namespace's own, and the cluster's.
 
@@ -71,36 +74,35 @@ def list_(
     from airunway.view.templates import LIST_HEADER, list_row
 
     if all_namespaces and namespace:
-        raise typer.BadParameter("--all-namespaces and --namespace exclude each other")
+        raise click.BadParameter("--all-namespaces and --namespace exclude each other")
     found, _ = _read(file, namespace, Access(kubeconfig, context), everywhere=all_namespaces)
     templates = sorted(found.items, key=lambda each: (not key_of(each).namespace, key_of(each)))
     if output == "table":
         if templates:
             rows = [list_row(each) for each in templates]
-            typer.echo(format_table(LIST_HEADER, rows, width=terminal_width()))
+            click.echo(format_table(LIST_HEADER, rows, width=terminal_width()))
         elif not found.unseen:
-            typer.echo("There are no templates.")
+            click.echo("There are no templates.")
         _say_unseen(found.unseen, err=False)
     else:
         if output == "name":
             for each in templates:
-                typer.echo(_resource_name(each))
+                click.echo(_resource_name(each))
         else:
-            typer.echo(as_document([_stored(each) for each in templates], output), nl=False)
+            click.echo(as_document([_stored(each) for each in templates], output), nl=False)
         _say_unseen(found.unseen, err=True)
     if not templates and len(found.unseen) > 1:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
-@template.command(cls=Command, short_help="Show one template: its state, what it gives, and who uses it.")
+@template.command(short_help="Show one template: its state, what it gives, and who uses it.")
+@_name_option
+@namespace_option()
+@_files_option
+@output_option("text", "json", "yaml", "name")
+@cluster_options
 def show(
-    name: _Name,
-    *,
-    namespace: Namespace = "",
-    file: _Files = None,
-    output: Annotated[Literal["text", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = "text",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    name: str, *, namespace: str, file: tuple[Path, ...], output: str, kubeconfig: Path | None, context: str | None
 ) -> None:
     """Show one template: its state and conditions, the values that it gives to a deployment, and who uses it.
 
@@ -120,33 +122,35 @@ def show(
     else:
         users = on_cluster(lambda client: read_users(client, wanted), Access(kubeconfig, context)).found
     if output == "name":
-        typer.echo(_resource_name(wanted))
+        click.echo(_resource_name(wanted))
     elif output == "text":
-        typer.echo("\n".join(map(printable, template_text(wanted, users))))
+        click.echo("\n".join(map(printable, template_text(wanted, users))))
     else:
-        typer.echo(as_document([template_resource(_stored(wanted), users)], output), nl=False)
+        click.echo(as_document([template_resource(_stored(wanted), users)], output), nl=False)
 
 
-@template.command(cls=Command, short_help="Print the ModelDeployment that a template makes.")
+@template.command(short_help="Print the ModelDeployment that a template makes.")
+@argument(
+    "name",
+    default="",
+    metavar="[TEMPLATE]",
+    shell_complete=completers.templates,
+    help="A template, as for show. Default: those of the deployments of -f.",
+)
+@option(
+    "file",
+    "--filename",
+    "-f",
+    multiple=True,
+    type=PATH,
+    help="Without NAME: deployments, and templates that count before the cluster's; with NAME: templates "
+    "instead of the cluster's. - for standard input; may be repeated.",
+)
+@namespace_option()
+@output_option("yaml", "json")
+@cluster_options
 def render(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="[TEMPLATE]", help="A template, as for show. Default: those of the deployments of -f."),
-    ] = "",
-    *,
-    file: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--filename",
-            "-f",
-            help="Without NAME: deployments, and templates that count before the cluster's; with NAME: templates "
-            "instead of the cluster's. - for standard input; may be repeated.",
-        ),
-    ] = None,
-    namespace: Namespace = "",
-    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    name: str, *, file: tuple[Path, ...], namespace: str, output: str, kubeconfig: Path | None, context: str | None
 ) -> None:
     """Print deployments with their effective spec: their own values over those of the template, without templateRef.
 
@@ -161,7 +165,7 @@ def render(
     from airunway.validation import validate
 
     if not name and not file:
-        raise typer.BadParameter("name a template, or a file of deployments with -f")
+        raise click.BadParameter("name a template, or a file of deployments with -f")
     if name:
         found, where = _read(file, namespace, Access(kubeconfig, context))
         deployments = expanded([_minimal(_named(name, where, found), where)], found.items)
@@ -172,30 +176,33 @@ def render(
         problems = [f"{each.problem} ({each.reason})"] if each.problem else []
         problems += [str(violation) for violation in validate(each.deployment)]
         for problem in problems:
-            typer.echo(printable(f"airunway template render: {key_of(each.own)}: {problem}"), err=True)
+            click.echo(printable(f"airunway template render: {key_of(each.own)}: {problem}"), err=True)
         refused = refused or bool(problems)
         if not each.problem:
             documents.append(_manifest(each.deployment))
-    typer.echo(as_document(documents, output), nl=False)
+    click.echo(as_document(documents, output), nl=False)
     if refused:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
-@template.command(
-    cls=Command, short_help="Show which template is chosen for a model, and what speaks against the others."
-)
+@template.command(short_help="Show which template is chosen for a model, and what speaks against the others.")
+@argument("model", metavar="MODEL", shell_complete=completers.models, help="A model, as in spec.templateRef.modelName.")
+@option("--metric", type=click.Choice(["latency", "throughput"]), help="As spec.templateRef.metric. Default: either.")
+@option("--precision", help="As spec.templateRef.precision. Default: any.")
+@namespace_option()
+@_files_option
+@output_option("table", "json", "yaml")
+@cluster_options
 def why(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as in spec.templateRef.modelName.")],
+    model: str,
     *,
-    metric: Annotated[
-        Literal["latency", "throughput"] | None, typer.Option(help="As spec.templateRef.metric. Default: either.")
-    ] = None,
-    precision: Annotated[str, typer.Option(help="As spec.templateRef.precision. Default: any.")] = "",
-    namespace: Namespace = "",
-    file: _Files = None,
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    metric: str | None,
+    precision: str,
+    namespace: str,
+    file: tuple[Path, ...],
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Show every template of a model in the order in which they are chosen, and what speaks against each.
 
@@ -221,12 +228,12 @@ def why(
         every=True,
     )
     if output == "table":
-        typer.echo("\n".join(choice_text(request, choice, namespace=where, width=terminal_width())))
+        click.echo("\n".join(choice_text(request, choice, namespace=where, width=terminal_width())))
         _say_unseen(found.unseen, err=False)
     else:
-        typer.echo(as_document([choice_resource(request, choice, found.unseen)], output), nl=False)
+        click.echo(as_document([choice_resource(request, choice, found.unseen)], output), nl=False)
     if choice.chosen is None:
-        raise typer.Exit(NOT_CHOSEN)
+        raise click.exceptions.Exit(NOT_CHOSEN)
 
 
 # ---------------------------------------------------------------------------------------------------------------- input
@@ -263,7 +270,7 @@ def _named(given: str, namespace: str, found: Listed) -> Resource:
     word, separator, rest = given.partition("/")
     kind = words.get(word.lower().removesuffix(".airunway.ai").removesuffix("s")) if separator else None
     if separator and (kind is None or not rest):
-        raise typer.BadParameter(f"{bounded(given, 80)!r} is not a template: write NAME, mtpl/NAME or cmtpl/NAME")
+        raise click.BadParameter(f"{bounded(given, 80)!r} is not a template: write NAME, mtpl/NAME or cmtpl/NAME")
     name = rest if separator else given
     visible = [
         each
@@ -347,4 +354,4 @@ def _resource_name(obj: Resource) -> str:
 
 def _say_unseen(unseen: Iterable[Unseen], *, err: bool) -> None:
     for each in unseen:
-        typer.echo(printable(f"Not seen: {each}" if not err else f"airunway: not seen: {each}"), err=err)
+        click.echo(printable(f"Not seen: {each}" if not err else f"airunway: not seen: {each}"), err=err)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from airunway.cli.cluster import Access, Namespace, about_deployment, duration, fail, on_cluster_reporting
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.cluster import Access, about_deployment, duration, fail, on_cluster_reporting
+from airunway.cli.options import cluster_options, deployment_argument, namespace_option, output_option
+from airunway.cli.parameters import Command, option
 from airunway.cli.printing import as_document, object_name
 from airunway.resource import ObjectKey, key_of
 
@@ -25,30 +27,30 @@ REFRESH = 5.0
 _MOST_REASONS = 8
 
 
+@click.command(cls=Command)
+@deployment_argument("Only this deployment of the cluster.", "[md/NAME]")
+@namespace_option()
+@option("--all-namespaces", "-A", is_flag=True, help="In all namespaces.")
+@option("--watch", "-w", is_flag=True, help="Go on: a new table every 5 s, over the last 15 s.")
+@option(
+    "--window", default="1s", metavar="DURATION", help="Without --watch: time between the two samples that make a rate."
+)
+@option(
+    "--prometheus", metavar="URL", help="Ask this Prometheus instead of the pods; its rates are over the last minute."
+)
+@output_option("table", "json", "yaml", "name")
+@cluster_options
 def top(
-    target: Annotated[
-        list[str] | None, typer.Argument(metavar="[md/NAME]", help="Only this deployment of the cluster.")
-    ] = None,
+    target: tuple[str, ...],
     *,
-    namespace: Namespace = "",
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Go on: a new table every 5 s, over the last 15 s.")
-    ] = False,
-    window: Annotated[
-        str, typer.Option(metavar="DURATION", help="Without --watch: time between the two samples that make a rate.")
-    ] = "1s",
-    prometheus: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="Ask this Prometheus instead of the pods; its rates are over the last minute."
-        ),
-    ] = "",
-    output: Annotated[
-        Literal["table", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")
-    ] = "table",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    namespace: str,
+    all_namespaces: bool,
+    watch: bool,
+    window: str,
+    prometheus: str,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
     """Show how busy deployments are: requests, KV cache, time to the first token, generated tokens per second.
 
@@ -62,12 +64,12 @@ def top(
     with its reason below the table, never 0.
     """
     if target and all_namespaces:
-        raise typer.BadParameter("name one deployment, or use -A")
+        raise click.BadParameter("name one deployment, or use -A")
     if prometheus and not prometheus.startswith(("http://", "https://")):
-        raise typer.BadParameter("--prometheus needs an http or https URL")
+        raise click.BadParameter("--prometheus needs an http or https URL")
     pause = duration(window).total_seconds()
     if not 0 < pause <= 3600:
-        raise typer.BadParameter("--window must be longer than 0s, at most 1h")
+        raise click.BadParameter("--window must be longer than 0s, at most 1h")
 
     async def work(client: Client, key: ObjectKey) -> None:
         await _show(client, key, prometheus=prometheus, watch=watch, pause=pause, output=output)
@@ -87,7 +89,7 @@ async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool,
 
     if output == "name":
         for each in sorted(map(key_of, await deployments_in(client, key))):
-            typer.echo(object_name(each.name))
+            click.echo(object_name(each.name))
         return
     loads = PrometheusMetrics(client, key, prometheus) if prometheus else PodMetrics(client, key)
     try:
@@ -103,7 +105,7 @@ async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool,
         fail(f"--prometheus {prometheus}: {error}")
     finally:
         if watch and sys.stdout.isatty():
-            typer.echo()  # what comes next is not to stand in the last line of the screen
+            click.echo()  # what comes next is not to stand in the last line of the screen
 
 
 def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> None:
@@ -111,7 +113,7 @@ def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> Non
 
     if output != "table":
         document = {"apiVersion": "v1", "kind": "List", "items": [row.as_resource() for row in rows]}
-        typer.echo(as_document([document], output), nl=False)
+        click.echo(as_document([document], output), nl=False)
         return
     screen = Screen()
     size = shutil.get_terminal_size()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from airunway.cli import inputs
 from airunway.cli.manifests import ManifestError, opened, read_manifests
+from airunway.cli.options import namespace_option
+from airunway.cli.parameters import PATH, Command, argument, option
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of, labels_of
 
@@ -17,20 +19,18 @@ if TYPE_CHECKING:
     from airunway.validation.policy import Policy
 
 
-def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Manifests to check; - reads standard input.")],
-    *,
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in the "
-            "manifests. Default: only what is refused everywhere."
-        ),
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")
-    ] = "default",
-) -> None:
+@click.command(cls=Command)
+@argument(
+    "files", nargs=-1, required=True, type=PATH, metavar="FILE...", help="Manifests to check; - reads standard input."
+)
+@option(
+    "--policy",
+    type=PATH,
+    help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in the "
+    "manifests. Default: only what is refused everywhere.",
+)
+@namespace_option("Namespace of objects that name none.", default="default")
+def validate(files: tuple[Path, ...], *, policy: Path | None, namespace: str) -> None:
     """Check manifests as admission would, without a cluster. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
 
     A deployment with a model template is also checked with what that gives, if it is in one of the files. Warnings go
@@ -49,7 +49,7 @@ def validate(
             with opened(path) as stream:
                 read += [(path, obj) for obj in read_manifests(stream)]
         except (OSError, UnicodeDecodeError, ManifestError) as error:
-            typer.echo(printable(f"{path}: {error}"), err=True)
+            click.echo(printable(f"{path}: {error}"), err=True)
             unreadable += 1
     labels = {key_of(obj).name: labels_of(obj) for _, obj in read if dig(obj, "kind") == "Namespace"}
     templates = templates_among((obj for _, obj in read if _is_ours(obj)), namespace=namespace)
@@ -59,10 +59,10 @@ def validate(
         checked += found is not None
         problems += found or 0
     if unreadable:
-        raise typer.Exit(2)
+        raise click.exceptions.Exit(2)
     if problems:
-        raise typer.Exit(1)
-    typer.echo(f"{checked} valid")
+        raise click.exceptions.Exit(1)
+    click.echo(f"{checked} valid")
 
 
 def _is_ours(obj: object) -> bool:
@@ -89,19 +89,19 @@ def _report(
     if not found and obj.get("kind") == KIND:
         obj, origin, unknown = _with_template(obj, namespace_labels[NAMESPACE_NAME], templates)
         if unknown:
-            typer.echo(printable(f"{path}: {label}: warning: {unknown}"), err=True)
+            click.echo(printable(f"{path}: {label}: warning: {unknown}"), err=True)
         found = violations_of(obj) if origin else []
     for problem in _stored_problems(obj) if not found else ():
-        typer.echo(printable(f"{path}: {label}: warning: {problem}"), err=True)
+        click.echo(printable(f"{path}: {label}: warning: {problem}"), err=True)
     for warning in (*warnings(obj), *(_unknown_options(obj) if obj.get("kind") == KIND and not found else ())):
-        typer.echo(printable(f"{path}: {label}: warning: {warning}"), err=True)
+        click.echo(printable(f"{path}: {label}: warning: {warning}"), err=True)
     if not found and obj.get("kind") == KIND:
         found = forbidden_by(policy, obj, namespace_labels=namespace_labels)
     if not found and obj.get("kind") == "RuntimeConfig":
         grants = policy.grants(namespace_labels)
         found = config_violations(grants, stored(obj), namespace=namespace_labels[NAMESPACE_NAME])
     for violation in found:
-        typer.echo(printable(f"{path}: {label}: {violation}{origin}"))
+        click.echo(printable(f"{path}: {label}: {violation}{origin}"))
     return len(found)
 
 

@@ -240,7 +240,7 @@ async def test_the_command_plays_until_it_is_told_to_stop(
 ) -> None:
     key = ObjectKey(namespace, "commanded")
     await client.create(WORKSPACE, workspace("commanded", inference=TEMPLATE))
-    program = "import typer; from airunway_testing.cli.simulate import simulate; typer.run(simulate)"
+    program = "from airunway_testing.cli.simulate import simulate; simulate()"
     options = ["kaito", "--level", "api", "--scenario", "fails:Unschedulable", "--kubeconfig", str(kubeconfig)]
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, *options)
     try:
@@ -259,7 +259,7 @@ async def test_the_command_plays_until_it_is_told_to_stop(
 
 
 async def test_the_command_names_what_it_can_play() -> None:
-    program = "import typer; from airunway_testing.cli.simulate import simulate; typer.run(simulate)"
+    program = "from airunway_testing.cli.simulate import simulate; simulate()"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, "nosuch", stderr=asyncio.subprocess.PIPE, env={"COLUMNS": "200"}
     )

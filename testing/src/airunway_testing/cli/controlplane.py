@@ -6,42 +6,49 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
-import typer
+import click
 
-from airunway.cli.parameters import Command
+from airunway.cli.parameters import F, Group, option
 
 if TYPE_CHECKING:
     from airunway_testing.controlplane import ControlPlane
     from airunway_testing.controlplane.state import RunningState
 
-app = typer.Typer(help="A Kubernetes control plane on this machine: no root, no Docker.", no_args_is_help=True)
+app = Group(
+    "controlplane", help="A Kubernetes control plane on this machine: no root, no Docker.", no_args_is_help=True
+)
 
 # Spelt out here rather than imported: the imports of the commands' bodies would slow down every `airunway --help`.
 _Level = Literal["api", "cluster"]
 _AuditLevel = Literal["Metadata", "Request", "RequestResponse"]
 
-_LevelOption = Annotated[
-    _Level,
-    typer.Option(
+_name_option = option("--name", help="A name of your choice, to run several. Default: the level.")
+
+
+def _level_option(default: _Level) -> Callable[[F], F]:
+    return option(
+        "--level",
+        default=default,
+        type=click.Choice(get_args(_Level)),
         help="api: an API server with garbage collection. "
-        "cluster: scheduler, workload controllers and simulated GPU nodes too."
-    ),
-]
-_NameOption = Annotated[str, typer.Option(help="A name of your choice, to run several. Default: the level.")]
+        "cluster: scheduler, workload controllers and simulated GPU nodes too.",
+    )
 
 
-@app.command(cls=Command)
-def up(
-    *,
-    level: _LevelOption = "api",
-    name: _NameOption = "",
-    audit: Annotated[_AuditLevel, typer.Option(help="How much of every request the audit log holds.")] = "Metadata",
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Return once it runs; `airunway controlplane down` stops it.")
-    ] = False,
-) -> None:
+@app.command()
+@_level_option("api")
+@_name_option
+@option(
+    "--audit",
+    default="Metadata",
+    type=click.Choice(get_args(_AuditLevel)),
+    help="How much of every request the audit log holds.",
+)
+@option("--detach", is_flag=True, help="Return once it runs; `airunway controlplane down` stops it.")
+def up(*, level: _Level, name: str, audit: _AuditLevel, detach: bool) -> None:
     """Start a control plane, print the line that makes tests use it, and keep it until Ctrl-C.
 
     In scripts: eval "$(airunway controlplane up --detach)"
@@ -80,7 +87,8 @@ def up(
 
 
 @app.command()
-def down(*, name: _NameOption = "") -> None:
+@_name_option
+def down(*, name: str) -> None:
     """Stop the control plane of that name; without a name, all that `up` started."""
     from airunway_testing.controlplane.state import alive, read_states
 
@@ -97,7 +105,7 @@ def down(*, name: _NameOption = "") -> None:
             if time.monotonic() > deadline:
                 _fail(f"{state.name}: process {state.pid} does not stop")
             time.sleep(0.05)
-        typer.echo(f"{state.name} stopped")
+        click.echo(f"{state.name} stopped")
 
 
 @app.command()
@@ -109,31 +117,27 @@ def status() -> None:
     if not states:
         _report("nothing is running; start with `airunway controlplane up`")
     for state in states:
-        typer.echo(f"{state.name}  level {state.level}  process {state.pid}  {state.kubeconfig}")
+        click.echo(f"{state.name}  level {state.level}  process {state.pid}  {state.kubeconfig}")
 
 
 @app.command()
-def binaries(
-    *,
-    level: _LevelOption = "cluster",
-    cache_folder: Annotated[
-        bool, typer.Option("--cache-folder", help="Only print where they are cached (what CI should keep).")
-    ] = False,
-) -> None:
+@_level_option("cluster")
+@option("--cache-folder", is_flag=True, help="Only print where they are cached (what CI should keep).")
+def binaries(*, level: _Level, cache_folder: bool) -> None:
     """Fetch or build the programs of a level if need be, and print where they are."""
     from airunway_testing.controlplane import ControlPlaneError
     from airunway_testing.controlplane.binaries import find_binaries
     from airunway_testing.controlplane.cache import control_plane_cache
 
     if cache_folder:
-        typer.echo(control_plane_cache(os.environ))
+        click.echo(control_plane_cache(os.environ))
         return
     try:
         found = find_binaries(level, report=_report)
     except ControlPlaneError as error:
         _fail(str(error))
     for component, path in found.items():
-        typer.echo(f"{component}  {path}")
+        click.echo(f"{component}  {path}")
 
 
 @app.command()
@@ -149,7 +153,7 @@ def clean() -> None:
     folder = control_plane_cache(os.environ).parent
     size = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
     shutil.rmtree(folder, ignore_errors=True)
-    typer.echo(f"{folder}: {size / 2**20:,.0f} MiB deleted")
+    click.echo(f"{folder}: {size / 2**20:,.0f} MiB deleted")
 
 
 def _start_detached(name: str, level: _Level, audit: _AuditLevel) -> "RunningState":
@@ -197,15 +201,15 @@ def _watch(plane: "ControlPlane") -> None:
 
 def _print_exports(state: "RunningState") -> None:
     for variable, value in state.exports().items():
-        typer.echo(f"export {variable}={shlex.quote(value)}")
+        click.echo(f"export {variable}={shlex.quote(value)}")
     sys.stdout.flush()
     _report(f"for kubectl and airunway: export KUBECONFIG={shlex.quote(str(state.kubeconfig))}")
 
 
 def _report(line: str) -> None:
-    typer.echo(line, err=True)
+    click.echo(line, err=True)
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"error: {message}", err=True)
-    raise typer.Exit(1)
+    click.echo(f"error: {message}", err=True)
+    raise click.exceptions.Exit(1)

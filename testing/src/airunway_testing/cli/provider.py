@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from airunway.cli import completers
+from airunway.cli.parameters import PATH, Group, argument, option
 from airunway.resource import key_of
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Group("provider")
 
 
 @app.command(short_help="Write the skeleton of a provider that runs.")
-def new(
-    name: Annotated[str, typer.Argument(help="The provider's name: small letters, digits and '-'.")],
-    *,
-    directory: Annotated[
-        Path | None, typer.Option(help="Folder to write into, new or empty (default: airunway-NAME).")
-    ] = None,
-    crd: Annotated[
-        Path | None, typer.Option(help="The upstream's CRDs as YAML or JSON (default: an invented upstream).")
-    ] = None,
-    kind: Annotated[str, typer.Option(help="Which kind of the CRDs (default: the only one).")] = "",
-    version: Annotated[str, typer.Option(help="Which version of the kind (default: the one that is stored).")] = "",
-) -> None:
+@argument("name", metavar="NAME", help="The provider's name: small letters, digits and '-'.")
+@option("--directory", type=PATH, help="Folder to write into, new or empty (default: airunway-NAME).")
+@option("--crd", type=PATH, help="The upstream's CRDs as YAML or JSON (default: an invented upstream).")
+@option("--kind", help="Which kind of the CRDs (default: the only one).")
+@option("--version", help="Which version of the kind (default: the one that is stored).")
+def new(name: str, *, directory: Path | None, crd: Path | None, kind: str, version: str) -> None:
     """Write the skeleton of a provider: plugin, simulated upstream, tests, samples and a chart.
 
     airunway provider new acme --crd config/crd/servers.yaml
@@ -40,7 +35,7 @@ def new(
 
     folder = directory or Path(f"airunway-{name}")
     if crd is None and (kind or version):
-        raise typer.BadParameter("--kind and --version choose from a CRD: name its file with --crd")
+        raise click.BadParameter("--kind and --version choose from a CRD: name its file with --crd")
     try:
         with reporting():
             definitions = definitions_in(crd) if crd is not None else []
@@ -48,15 +43,16 @@ def new(
         found = next((each for each in definitions if key_of(each).name == wanted), None)
         written = write_skeleton(name, folder, crd=found, version=version)
     except (DefinitionError, ScaffoldError, OSError) as error:
-        typer.echo(f"airunway provider new: {error}", err=True)
-        raise typer.Exit(1) from error
-    typer.echo(f"Wrote {len(written)} files into {folder}. What to do next is in {folder / 'README.md'}.")
+        click.echo(f"airunway provider new: {error}", err=True)
+        raise click.exceptions.Exit(1) from error
+    click.echo(f"Wrote {len(written)} files into {folder}. What to do next is in {folder / 'README.md'}.")
 
 
 @app.command(short_help="Say what is wrong with an installed provider.")
-def check(
-    name: Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider's name (its entry point).")],
-) -> None:
+@argument(
+    "name", metavar="PROVIDER", shell_complete=completers.providers, help="The provider's name (its entry point)."
+)
+def check(name: str) -> None:
     """Hold an installed provider against the contract, without a cluster, and say what is wrong with it.
 
     It is loaded, asked about plain deployments for each of its engines and about each field of one, in this process and
@@ -69,14 +65,14 @@ def check(
 
     found = list(problems(name))
     for problem in found:
-        typer.echo(f"airunway provider check: {problem}", err=True)
+        click.echo(f"airunway provider check: {problem}", err=True)
     if found:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
     host = load(name)
     for gap in uncompared(host):
-        typer.echo(f"airunway provider check: not compared: {gap}", err=True)
+        click.echo(f"airunway provider check: not compared: {gap}", err=True)
     engines = ", ".join(engine.name for engine in host.manifest.engines)
-    typer.echo(
+    click.echo(
         f"{name} ({host.origin}) holds contract {host.contract_version}: engines {engines}; primary kind "
         f"{host.primary_kind.key}; none of {len(TOGGLES)} fields is lost without a word"
     )

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 
-import typer
+import click
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -55,11 +55,11 @@ def run_sandbox(
     gateway = not demo and kubeconfig is None if gateway is None else gateway
     installed = has_catalogue()
     if catalogue and not installed:
-        raise typer.BadParameter("--catalogue needs the catalogue: pip install airunway-catalogue")
+        raise click.BadParameter("--catalogue needs the catalogue: pip install airunway-catalogue")
     without = catalogue is None and storage and not demo and not installed
     catalogue = storage and not demo and installed if catalogue is None else catalogue
     if demo and level == "api":
-        raise typer.BadParameter("--demo shows pods being scheduled: it needs --level cluster")
+        raise click.BadParameter("--demo shows pods being scheduled: it needs --level cluster")
     screen = _Screen()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -81,7 +81,7 @@ def run_sandbox(
                 screen.say("There is no catalogue of templates: pip install airunway-catalogue adds it.")
             return _demo(box, screen, patience=patience) if demo else _stay(box, screen)
     except (SandboxError, ControlPlaneError) as error:
-        typer.echo(f"airunway sandbox: {error}", err=True)
+        click.echo(f"airunway sandbox: {error}", err=True)
         return 1
     except KeyboardInterrupt:
         screen.say("Stopped; nothing is left behind.")
@@ -145,11 +145,11 @@ def _demo(box: Sandbox, screen: _Screen, *, patience: float) -> int:
         )
     if problem := box.failed():
         raise SandboxError(problem)
-    typer.echo()
-    typer.echo(as_text([row_of(o.deployment) for o in outcomes if o.deployment is not None]))
-    typer.echo()
+    click.echo()
+    click.echo(as_text([row_of(o.deployment) for o in outcomes if o.deployment is not None]))
+    click.echo()
     for outcome in outcomes:
-        typer.echo(_line(outcome))
+        click.echo(_line(outcome))
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-import typer
+import click
 
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.options import cluster_options
+from airunway.cli.parameters import Command, argument, option
 
 if TYPE_CHECKING:
     from airunway.kube import ClusterConfig
     from airunway_testing.simulators import Simulator
 
 
+@click.command(cls=Command, short_help="Play an upstream operator, for development and tests.")
+@argument("name", metavar="NAME", help="Which operator: the name of an installed simulator.")
+@cluster_options
+@option(
+    "--level",
+    default="cluster",
+    type=click.Choice(["api", "cluster"]),
+    help="cluster: make the workload and follow its pods. api: no pods, answer by scenario.",
+)
+@option(
+    "--scenario",
+    help="On level api, the answer to resources without their own: instant, never-ready, fails:REASON, etc.",
+)
 def simulate(
-    name: Annotated[str, typer.Argument(help="Which operator: the name of an installed simulator.")],
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    level: Annotated[
-        Literal["api", "cluster"],
-        typer.Option(help="cluster: make the workload and follow its pods. api: no pods, answer by scenario."),
-    ] = "cluster",
-    scenario: Annotated[
-        str,
-        typer.Option(
-            help="On level api, the answer to resources without their own: instant, never-ready, fails:REASON, etc."
-        ),
-    ] = "",
+    name: str, *, kubeconfig: Path | None, context: str | None, level: Literal["api", "cluster"], scenario: str
 ) -> None:
     """Play an upstream operator against a cluster, for development and tests, until Ctrl-C or SIGTERM.
 
@@ -42,10 +45,10 @@ def simulate(
         config = load_config(kubeconfig=kubeconfig, context=context)
         asyncio.run(_simulate(simulator, config, level, scenario))
     except (ScenarioError, UnknownSimulatorError) as error:
-        raise typer.BadParameter(str(error)) from error
+        raise click.BadParameter(str(error)) from error
     except KubeError as error:
-        typer.echo(f"airunway simulate {name}: {error}", err=True)
-        raise typer.Exit(1) from error
+        click.echo(f"airunway simulate {name}: {error}", err=True)
+        raise click.exceptions.Exit(1) from error
 
 
 async def _simulate(
