@@ -187,7 +187,7 @@ def _explanation(
 
 
 def _read(
-    target: list[str] | None, given: Manifests | None, namespace: str, providers: str, access: Access
+    target: Sequence[str], given: Manifests | None, namespace: str, providers: str, access: Access
 ) -> tuple[list[Resource], list[Resource], datetime]:
     """Deployments, provider configs, and the time for which they are evaluated. Exits with 1 on errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
