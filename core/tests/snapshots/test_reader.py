@@ -11,6 +11,7 @@ from core.tests.kube.servers import answering, scripted_server
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import NODE, POD, NotFound, ServerError
 from airunway.resource import ObjectKey
+from airunway.snapshots.followed import read_followed
 from airunway.snapshots.reader import Listed, Reader, joined
 from airunway.unseen import Unseen
 
@@ -72,3 +73,19 @@ async def test_a_list_that_is_cut_or_too_large_says_so() -> None:
     assert [each.why for each in cut.unseen] == ["only the first 1 of the list were read"]
     assert [each.why for each in large.unseen] == ["more than 0 MiB"]
     assert not large.items
+
+
+async def test_what_a_deployment_follows_is_read_as_far_as_rights_reach() -> None:
+    async def serve(request: web.Request) -> web.Response:
+        if "/namespaces/ml/" in request.path:
+            return web.Response(status=403, body=DENIED)
+        return web.Response(body=b'{"metadata": {"name": "own"}}')
+
+    own = {"metadata": {"name": "llama", "namespace": "ml"}, "spec": {"runtimeConfigName": "own"}}
+    cached = {**own, "spec": {"model": {"cache": {"mode": "Shared"}}}}
+    async with scripted_server(serve) as client:
+        plain, read = await read_followed(client, own, own), await read_followed(client, own, cached)
+    assert [(each["kind"], each["metadata"]["name"]) for each in read.items] == [("ClusterRuntimeConfig", "own")]
+    rights = ["get runtimeconfigs.airunway.ai in namespace ml", "list modelartifacts.airunway.ai in namespace ml"]
+    assert [each.right for each in read.unseen] == rights
+    assert [each.right for each in plain.unseen] == rights[:1]
