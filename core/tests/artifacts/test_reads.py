@@ -18,7 +18,7 @@ from airunway.resource import Resource, is_deleting
 from airunway.selection.facts import engine_entry
 
 OWN = {("status", "modelCache"), ("status", "conditions", CONDITION), ("status", "conditions", STORAGE)}
-FIXED = {("status", "effectiveTemplate", "spec")}
+FIXED = {("status", "effectiveTemplate", "spec"), ("status", "revision", "template", "spec")}
 """The hash stands for it."""
 ENGINES = [{"name": "vllm", "modelCache": True}, {"name": "another", "modelCache": True, "modelCacheHelpers": 1}]
 PROVIDER: Resource = {"spec": {"capabilities": {"engines": ENGINES}}}
@@ -35,6 +35,7 @@ def deployment(cache: Resource, *volumes: Resource, **status: Any) -> Resource:
             "provider": {"name": "kaito"},
             "effectiveRuntimeConfig": CONFIG.config.status(),
             "effectiveTemplate": {"hash": "h", "asked": "x"},
+            "revision": {"template": {"hash": "h", "asked": "x"}},
             "conditions": [
                 {"type": "Validated", "status": "True", "observedGeneration": 1},
                 {"type": CONFIG_READY, "status": "True", "reason": "ConfigFound", "observedGeneration": 1},

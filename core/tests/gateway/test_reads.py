@@ -30,7 +30,8 @@ STATUS: Resource = {
     "engine": {"type": "vllm"},
     "provider": {"name": "kaito"},
     "effectiveRuntimeConfig": config().status(),
-    "effectiveTemplate": {"hash": "a", "asked": "b", "spec": {"model": {"servedName": "x"}}},
+    "effectiveTemplate": {"hash": "a", "asked": "b"},
+    "revision": {"template": {"hash": "a", "asked": "b"}},
     "conditions": JUDGED,
 }
 CORPUS = [

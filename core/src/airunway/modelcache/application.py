@@ -332,7 +332,7 @@ def _labels_for_volumes(deployment: Resource) -> object:
 
 READS = Reads(
     metadata=("uid", "generation", "annotations"),
-    status=("engine", "provider.name", "effectiveRuntimeConfig"),
+    status=("engine", "provider.name", "effectiveRuntimeConfig", "effectiveTemplate.hash"),
     made=(is_deleting, verdict_in, is_refused, _labels_for_volumes),
 )
 """What this part reads of a deployment."""
