@@ -240,7 +240,7 @@ def test_a_config_that_an_api_server_would_refuse_is_refused(tmp_path: Path) -> 
     path.write_text(yaml.safe_dump(config(routing=[], env=[{"value": "x"}])))
     done = render(tmp_path / "md.yaml", deployment(), "-n", "ml", "--runtime-config", str(path))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "RuntimeConfig default: spec.env[0].name: Required value" in done.output
+    assert "RuntimeConfig default: spec.env[0].name: required" in done.output
 
 
 def test_a_pattern_of_a_config_that_cannot_be_used_is_said(tmp_path: Path) -> None:
