@@ -31,6 +31,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, labels_of
 from airunway.runtime.gate import cache_in, core_faults, gateway_in, settings_in
 from airunway.runtime.plan import Do, decide
+from airunway.runtime.report import Report, provider_status
 from airunway.sdk import NoSettings
 from airunway.status.reasons import Category
 from airunway.status.rollup import Phase, roll_up
@@ -127,6 +128,14 @@ def test_c11_an_edit_or_the_deletion_of_a_shared_config_writes_nothing_upstream(
     assert pending(view(host, plain(), NONE, obj)) == ["env A"]
 
 
+def test_what_waits_is_named_within_the_bounds_of_the_status(host: ProviderHost, plain: MakeDeployment) -> None:
+    obj = live(host, plain(), config(**OLD))
+    many = config(env=[{"name": f"VARIABLE_{i}", "value": "x"} for i in range(250)])
+    (change,) = pending(view(host, plain(), many, obj))
+    assert change.startswith("env A, VARIABLE_0, ")
+    assert (len(change), change[-1]) == (1024, "…")
+
+
 def test_an_edit_that_changes_no_pod_settings_waits_for_nothing(host: ProviderHost, plain: MakeDeployment) -> None:
     obj, new = live(host, plain(), config(**OLD)), config(**OLD, storage={"defaultStorageClassName": "fast"})
     seen = view(host, plain(), new, obj)
@@ -175,6 +184,19 @@ def test_c27_a_config_that_is_named_while_it_cannot_be_used_is_taken_once_it_can
     assert (decision.do, env_of(decision)) == (Do.APPLY, ["A"])
     after = {**renamed, "status": frozen.deployment["status"]}
     assert env_of(decided(host, after, config("gpu", **NEW), obj)) == ["A", "B"]
+
+
+@pytest.mark.parametrize(("said", "published"), [("new", "new"), (None, "old")], ids=["of this one", "of another one"])
+def test_the_provider_publishes_the_revision_of_its_object_once_it_is_written(
+    plain: MakeDeployment, said: str | None, published: str
+) -> None:
+    deployment = plain(status={"provider": {"revision": "old", "newer": {"changes": ["image engine:2"]}}})
+    thing = {"kind": "Thing", "metadata": {"name": "llama"}}
+    nothing_newer = {} if said else None
+    report = Report(resource=thing, revision=said, newer=nothing_newer)
+    status, _ = provider_status(deployment, report, faults=[], now=NOW)
+    assert status["provider"]["revision"] == published
+    assert ("newer" in status["provider"]) is (said is None)
 
 
 def test_a_status_that_is_wiped_writes_nothing_unless_something_newer_waited(

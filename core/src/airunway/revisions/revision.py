@@ -27,6 +27,9 @@ _WAITING = (TEMPLATE, SETTINGS, CACHE)
 newer of it.
 """
 
+_LONGEST = 1024
+"""Characters of one of ``pending.changes``: the names of all variables of a config may be more."""
+
 _LABELS = {SETTINGS: ("config", "configHash"), TEMPLATE: ("ref", "scope", "hash", "asked")}
 """What of a part only says where it comes from: a part that differs in nothing else is not newer."""
 
@@ -142,7 +145,11 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
             "hash": hash_of(then),
             "since": text_at(current, "pending", "since") or format_time(now),
             "parts": list(newer),
-            "changes": [each for part in newer for each in changes(part, mapping_at(made, part), newer[part])],
+            "changes": [
+                each if len(each) <= _LONGEST else f"{each[: _LONGEST - 1]}…"
+                for part in newer
+                for each in changes(part, mapping_at(made, part), newer[part])
+            ],
             "waitsFor": "rollout" if any(part in standing.rolls_out for part in newer) else "change",
         }
     return made
