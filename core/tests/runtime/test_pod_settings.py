@@ -103,6 +103,16 @@ def test_two_configs_that_are_swapped_are_taken_by_the_deployments_that_name_the
     assert all(is_as(each, obj) for each, obj in zip(below, objects, strict=True))
 
 
+def test_a_config_of_another_name_and_the_same_content_is_noted_so_that_its_next_edit_waits(
+    host: ProviderHost, plain: MakeDeployment
+) -> None:
+    obj, renamed = live(host, plain(), config(**OLD)), plain(runtimeConfigName="gpu")
+    seen = view(host, renamed, config("gpu", **OLD), obj)
+    assert decide(seen, host, settings=NoSettings()).objects[0]["spec"] == obj["spec"]
+    after = view(host, {**renamed, "status": seen.deployment["status"]}, config("gpu", **NEW), obj)
+    assert (env_of(decide(after, host, settings=NoSettings())), pending(after)) == (["A"], ["env B"])
+
+
 def test_a_config_that_was_edited_twice_while_the_core_was_down_waits_as_it_is_now(
     host: ProviderHost, plain: MakeDeployment
 ) -> None:

@@ -116,6 +116,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
         before: Resource = mapping_at(current, part)
         new: Resource = wanted.parts.get(part, {})
         value: Resource = before
+        renamed = part == SETTINGS and before.get("config") != new.get("config")  # the user names another config
         if part in wanted.unusable and not current.get("takenFor"):
             return {}
         if part in wanted.unusable:
@@ -128,10 +129,10 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
             takes(part, current, changed=changed, standing=standing)
             or part in open_
             or (part == CACHE and restarts)
-            or (part == SETTINGS and before.get("config") != new.get("config"))  # the user names another config
+            or renamed
         ):
-            value = new if changed or not _is_same(part, before, new) else before
-        restarts = restarts or value is not before  # its pods must not start on a claim that is lost
+            value = new if changed or renamed or not _is_same(part, before, new) else before
+        restarts = restarts or not _is_same(part, before, value)  # its pods must not start on a claim that is lost
         if value:
             parts[part] = value
     made: Resource = {"takenFor": wanted.taken_for, **filled(adopted=wanted.adopted), **parts}
