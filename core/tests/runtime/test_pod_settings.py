@@ -202,7 +202,7 @@ def test_the_provider_publishes_the_revision_of_its_object_once_it_is_written(
 ) -> None:
     deployment = plain(status={"provider": {"revision": "old", "newer": {"changes": ["image engine:2"]}}})
     thing = {"kind": "Thing", "metadata": {"name": "llama"}}
-    nothing_newer = {} if said else None
+    nothing_newer: Resource | None = {} if said else None
     report = Report(resource=thing, revision=said, newer=nothing_newer)
     status, _ = provider_status(deployment, report, faults=[], now=NOW)
     assert status["provider"]["revision"] == published
