@@ -148,7 +148,7 @@ def test_the_hash_of_the_newest_revision_on_an_object_of_an_older_one_is_no_proo
     obj = live(imaged, plain(), Imaged())
     core = state(imaged, plain(secrets={"huggingFaceToken": "hub"}), obj, settings=NEW)
     obj["metadata"]["annotations"][names.REVISION] = core.revision_hash
-    decision = decide(replace(core, live=dict.fromkeys(core.live, obj)), imaged, settings=NEW)
+    decision = decide(core, imaged, settings=NEW)
     assert image_of(decision) == "engine:2"
     assert decision.plan is not None
     assert decision.plan.primary.action is Action.UPDATE

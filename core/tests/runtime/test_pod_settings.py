@@ -31,6 +31,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, labels_of
 from airunway.runtime.gate import cache_in, core_faults, gateway_in, settings_in
 from airunway.runtime.plan import Do, decide
+from airunway.runtime.report import Report, provider_status
 from airunway.sdk import NoSettings
 from airunway.status.reasons import Category
 from airunway.status.rollup import Phase, roll_up
@@ -102,6 +103,16 @@ def test_two_configs_that_are_swapped_are_taken_by_the_deployments_that_name_the
     assert all(is_as(each, obj) for each, obj in zip(below, objects, strict=True))
 
 
+def test_a_config_of_another_name_and_the_same_content_is_noted_so_that_its_next_edit_waits(
+    host: ProviderHost, plain: MakeDeployment
+) -> None:
+    obj, renamed = live(host, plain(), config(**OLD)), plain(runtimeConfigName="gpu")
+    seen = view(host, renamed, config("gpu", **OLD), obj)
+    assert decide(seen, host, settings=NoSettings()).objects[0]["spec"] == obj["spec"]
+    after = view(host, {**renamed, "status": seen.deployment["status"]}, config("gpu", **NEW), obj)
+    assert (env_of(decide(after, host, settings=NoSettings())), pending(after)) == (["A"], ["env B"])
+
+
 def test_a_config_that_was_edited_twice_while_the_core_was_down_waits_as_it_is_now(
     host: ProviderHost, plain: MakeDeployment
 ) -> None:
@@ -125,6 +136,14 @@ def test_c11_an_edit_or_the_deletion_of_a_shared_config_writes_nothing_upstream(
     for new in (config(**NEW), config(**OLD, routing={"enabled": True}), config(), NONE):
         assert is_as(decided(host, plain(), new, obj), obj)
     assert pending(view(host, plain(), NONE, obj)) == ["env A"]
+
+
+def test_what_waits_is_named_within_the_bounds_of_the_status(host: ProviderHost, plain: MakeDeployment) -> None:
+    obj = live(host, plain(), config(**OLD))
+    many = config(env=[{"name": f"VARIABLE_{i}", "value": "x"} for i in range(250)])
+    (change,) = pending(view(host, plain(), many, obj))
+    assert change.startswith("env A, VARIABLE_0, ")
+    assert (len(change), change[-1]) == (1024, "…")
 
 
 def test_an_edit_that_changes_no_pod_settings_waits_for_nothing(host: ProviderHost, plain: MakeDeployment) -> None:
@@ -175,6 +194,19 @@ def test_c27_a_config_that_is_named_while_it_cannot_be_used_is_taken_once_it_can
     assert (decision.do, env_of(decision)) == (Do.APPLY, ["A"])
     after = {**renamed, "status": frozen.deployment["status"]}
     assert env_of(decided(host, after, config("gpu", **NEW), obj)) == ["A", "B"]
+
+
+@pytest.mark.parametrize(("said", "published"), [("new", "new"), (None, "old")], ids=["of this one", "of another one"])
+def test_the_provider_publishes_the_revision_of_its_object_once_it_is_written(
+    plain: MakeDeployment, said: str | None, published: str
+) -> None:
+    deployment = plain(status={"provider": {"revision": "old", "newer": {"changes": ["image engine:2"]}}})
+    thing = {"kind": "Thing", "metadata": {"name": "llama"}}
+    nothing_newer: Resource | None = {} if said else None
+    report = Report(resource=thing, revision=said, newer=nothing_newer)
+    status, _ = provider_status(deployment, report, faults=[], now=NOW)
+    assert status["provider"]["revision"] == published
+    assert ("newer" in status["provider"]) is (said is None)
 
 
 def test_a_status_that_is_wiped_writes_nothing_unless_something_newer_waited(

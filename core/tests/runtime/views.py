@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
+from airunway.api.crds import schema_of
 from airunway.configs.resolution import Resolution
 from airunway.controller.decision import NO_CONFIG
 from airunway.controller.decision import decide as decide_core
@@ -21,11 +22,13 @@ from airunway.revisions.revision import hash_of
 from airunway.runtime.crd_versions import Installed, translation_status
 from airunway.runtime.plan import Decision, decide
 from airunway.runtime.state import ClusterState
+from airunway.schema import compile_schema
 from airunway.sdk import NoSettings
 from airunway.selection.facts import provider_facts
 from airunway.status.conditions import SERVED, parts_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+CHECK = compile_schema(schema_of("ModelDeployment")["properties"]["status"])
 TAKEN: dict[str, Resource] = {}
 """The revisions that `core_pass` has recorded, by hash: that of an object is found by its annotation."""
 
@@ -87,6 +90,9 @@ def core_pass(
         granted=granted,
         parts=parts_of(deployment),
     ).status
+    problems: list[Any] = []
+    CHECK(found, "status", problems)
+    assert not problems, "the API server would refuse the status"
     remember(found.get("revision", {}))
     return found
 
@@ -174,7 +180,8 @@ def stored(obj: Resource, *, says: str) -> Resource:
 
 def made(host: ProviderHost, deployment: Resource, *, writer: str = "", state: str = "Ready") -> list[Resource]:
     """What an earlier pass made of the deployment, by the transformer of that name."""
-    view = _state(host, deployment)
+    alive = {key: value for key, value in deployment["metadata"].items() if key != "deletionTimestamp"}
+    view = _state(host, {**deployment, "metadata": alive})
     if writer:
         provider = {**view.revision["provider"], "transformers": {host.primary_kind.key: writer}}
         view = replace(view, deployment=with_parts(view.deployment, provider=provider))

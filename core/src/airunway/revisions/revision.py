@@ -27,6 +27,9 @@ _WAITING = (TEMPLATE, SETTINGS, CACHE)
 newer of it.
 """
 
+_LONGEST = 1024
+"""Characters of one of ``pending.changes``: the names of all variables of a config may be more."""
+
 _LABELS = {SETTINGS: ("config", "configHash"), TEMPLATE: ("ref", "scope", "hash", "asked")}
 """What of a part only says where it comes from: a part that differs in nothing else is not newer."""
 
@@ -112,6 +115,7 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
         before: Resource = mapping_at(current, part)
         new: Resource = wanted.parts.get(part, {})
         value: Resource = before
+        renamed = part == SETTINGS and before.get("config") != new.get("config")  # the user names another config
         if part in wanted.unusable and not current.get("takenFor"):
             return {}
         if part in wanted.unusable:
@@ -127,10 +131,10 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
             takes(part, current, changed=changed, standing=standing)
             or part in open_
             or (part == CACHE and restarts)
-            or (part == SETTINGS and before.get("config") != new.get("config"))  # the user names another config
+            or renamed
         ):
-            value = new if changed or not _is_same(part, before, new) else before
-        restarts = restarts or value is not before  # its pods must not start on a claim that is lost
+            value = new if changed or renamed or not _is_same(part, before, new) else before
+        restarts = restarts or not _is_same(part, before, value)  # its pods must not start on a claim that is lost
         if value:
             parts[part] = value
     made: Resource = {"takenFor": wanted.taken_for, **filled(adopted=wanted.adopted), **parts}
@@ -144,7 +148,11 @@ def next_revision(current: Resource, wanted: Wanted, standing: Standing, *, now:
             "hash": hash_of(then),
             "since": text_at(current, "pending", "since") or format_time(now),
             "parts": list(newer),
-            "changes": [each for part in newer for each in changes(part, mapping_at(made, part), newer[part])],
+            "changes": [
+                each if len(each) <= _LONGEST else f"{each[: _LONGEST - 1]}…"
+                for part in newer
+                for each in changes(part, mapping_at(made, part), newer[part])
+            ],
             "waitsFor": "rollout" if any(part in standing.rolls_out for part in newer) else "change",
         }
     return made
