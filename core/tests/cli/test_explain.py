@@ -381,7 +381,7 @@ def test_settings_of_pods_that_wait_and_a_claim_that_another_holds() -> None:
     explained = config_explanation(live, [cluster])
     lines = "\n".join(config_lines(explained))
     assert "Config:    ClusterRuntimeConfig default (scope Cluster)" in lines
-    assert "Pods have the settings of 000000000000…; env A wait\nRouting:" in lines
+    assert "Pods have the settings of 000000000000; env A wait\nRouting:" in lines
     assert "Gateway: gateways/inference (by the controller's choice)" in lines
     assert "Path:    /a (template /a, from spec.gateway.pathTemplate)" in lines
     assert "Ready:   False (RouteConflict) path /a (held by ModelDeployment ml/older)" in lines
