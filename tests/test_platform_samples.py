@@ -118,7 +118,7 @@ def test_a_path_template_names_the_image_of_the_template() -> None:
     """`{.spec.aimImageName}` of AIM Engine is `{.spec.image}` here, also where the template gives the image."""
     given = {"model": {"id": "org/m"}, "image": "registry.example/team/server:1"}
     path = {"gateway": {"pathTemplate": "/{.spec.image}"}, "templateRef": {"name": "fast"}}
-    live = {"metadata": {"name": "a"}, "spec": path, "status": {"effectiveTemplate": {"spec": given}}}
+    live = {"metadata": {"name": "a"}, "spec": path, "status": {"revision": {"template": {"spec": given}}}}
     assert path_of(effective(live), None) == "/registry.example/team/server%3A1"
     foreign = {**live, "spec": {**path, "gateway": {"pathTemplate": "/{.spec.aimImageName}"}}}
     with pytest.raises(PathTemplateError, match=r"\.spec\.image"):

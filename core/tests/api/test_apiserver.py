@@ -110,7 +110,7 @@ def test_the_column_model_has_the_model_of_a_template_too(kubectl: Kubectl, name
     for name, spec in specs.items():
         kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment(spec, name))
     for name, model in (("own", "org/other"), ("used", "org/given"), ("chosen", "org/mirror")):
-        status = {"status": {"effectiveTemplate": {"spec": {"model": {"id": model}, "image": "x"}}}}
+        status = {"status": {"revision": {"template": {"spec": {"model": {"id": model}, "image": "x"}}}}}
         patch = ("--type=merge", "--subresource=status", "-p", json.dumps(status))
         kubectl("patch", "md", name, "-n", namespace, *patch)
     lines = kubectl("get", "md", "-n", namespace).stdout.splitlines()
@@ -269,8 +269,8 @@ DEPLOYMENT_STATUS: Resource = {
         "resourceKind": "Workspace",
         "resourceAPIVersion": "kaito.sh/v1beta1",
         "schemaHash": "0" * 64,
-        "runtimeConfigHash": "0" * 64,
-        "templateHash": "1" * 64,
+        "revision": "0" * 16,
+        "newer": {"transformers": ["v1beta1-0.12-r3"], "changes": ["vllmImage a:2"]},
     },
     "replicas": {"desired": 2, "ready": 1, "available": 0, "summary": "1/2"},
     "endpoint": {
@@ -295,21 +295,45 @@ DEPLOYMENT_STATUS: Resource = {
         "namespaceRef": {"kind": "RuntimeConfig", "namespace": "ml", "name": "default"},
         "scope": "Namespace",
         "hash": "0" * 64,
-        "rollout": "Granted",
+    },
+    "revision": {
+        "hash": "0" * 16,
+        "takenFor": "2" * 16,
+        "adopted": "3" * 16,
+        "template": {
+            "ref": {"kind": "ModelTemplate", "namespace": "ml", "name": "fast"},
+            "hash": "0" * 64,
+            "asked": "1" * 64,
+            "spec": {"model": {"id": "org/model"}},
+        },
+        "settings": {
+            "config": "default",
+            "configHash": "0" * 64,
+            "env": [{"name": "A", "value": "1"}],
+            "imagePullSecrets": ["s"],
+            "token": {"name": "hf", "key": "HF_TOKEN"},
+            "labels": {"team": "a"},
+            "runtimeClassName": "kata",
+        },
+        "cache": {"artifact": "a", "claim": "c", "path": "/m", "mountPath": "/m", "accessMode": "ReadWriteMany"},
+        "gateway": {"name": "g", "namespace": "gw", "usesPool": True},
+        "provider": {"name": "kaito", "transformers": {"Workspace.kaito.sh": "r3"}, "settings": {"vllm_image": "a:1"}},
+        "pending": {
+            "hash": "1" * 16,
+            "since": "2026-01-31T12:00:00Z",
+            "parts": ["settings"],
+            "changes": ["env A"],
+            "waitsFor": "rollout",
+        },
     },
     "effectiveTemplate": {
         "ref": {"kind": "ModelTemplate", "namespace": "ml", "name": "fast"},
         "scope": "Namespace",
         "hash": "0" * 64,
-        "asked": "1" * 64,
-        "takenFor": "2" * 64,
-        "takenForSpec": "4" * 64,
         "newerHash": "3" * 64,
-        "spec": {"model": {"id": "org/model"}},
     },
     "parts": ["gateway"],
     "modelCache": {"artifactName": "a", "claimName": "c", "mountPath": "/m", "ready": True},
-    "rollout": {"claimName": "c"},
     "selection": {
         "candidates": [{"name": "kaito", "eligible": True, "score": 100, "reasons": ["rule 1 is true"]}],
         "evaluatedAt": "2026-01-31T12:00:00Z",
@@ -332,6 +356,7 @@ CONFIG_STATUS: Resource = {
     "upstreamCRDVersion": "kaito.sh/v1beta1",
     "upstreamSchemaHash": "0" * 64,
     "namespaces": {"ml": "default runner"},
+    "translation": {"transformers": {"Workspace.kaito.sh": "r3"}, "settings": {"vllm_image": "a:1"}},
     "conditions": [{**CONDITION, "type": "Healthy"}],
 }
 

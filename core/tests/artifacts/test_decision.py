@@ -533,7 +533,7 @@ def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_confli
         assert artifact_of(deployment, request, thief) is request, "one that was used before is left as well"
 
     given: Resource = {"spec": {"model": {"cache": {"artifactName": own["metadata"]["name"]}}}}
-    with_template = {**deployment, "status": {**deployment["status"], "effectiveTemplate": given}}
+    with_template = {**deployment, "status": {**deployment["status"], "revision": {"template": given}}}
     request = replace(request, artifact=None)  # a template names the artifact that it keeps
     assert [said(each, with_template) for each in (own, poisoned[0])] == ["Ready", "ResourceConflict"]
     assert said(poisoned[0]) == "Ready", "a user who names an artifact gets what is in it"

@@ -370,7 +370,11 @@ def test_settings_of_pods_that_wait_and_a_claim_that_another_holds() -> None:
     }
     live = deployment(gateway={"pathTemplate": "/a"})
     live["status"] = {
-        "provider": {"runtimeConfigHash": "0" * 64},
+        "revision": {
+            "hash": "1",
+            "settings": {"configHash": "0" * 64},
+            "pending": {"parts": ["settings"], "changes": ["env A"]},
+        },
         "conditions": [refused],
         "gateway": {"gatewayName": "inference", "gatewayNamespace": "gateways", "url": "http://10.0.0.1/a"},
     }
@@ -378,13 +382,13 @@ def test_settings_of_pods_that_wait_and_a_claim_that_another_holds() -> None:
     explained = config_explanation(live, [cluster])
     lines = "\n".join(config_lines(explained))
     assert "Config:    ClusterRuntimeConfig default (scope Cluster)" in lines
-    assert "Pods have the settings of 000000000000…; new ones wait (rollout: not granted)\nRouting:" in lines
+    assert "Pods have the settings of 000000000000; env A wait\nRouting:" in lines
     assert "Gateway: gateways/inference (by the controller's choice)" in lines
     assert "Path:    /a (template /a, from spec.gateway.pathTemplate)" in lines
     assert "Ready:   False (RouteConflict) path /a (held by ModelDeployment ml/older)" in lines
     assert "http://10.0.0.1/a" not in lines
-    live["status"]["effectiveRuntimeConfig"] = {"rollout": "Granted"}
-    assert "rollout: granted now" in "\n".join(config_lines(config_explanation(live, [cluster])))
+    del live["status"]["revision"]["pending"]
+    assert "Pods have" not in "\n".join(config_lines(config_explanation(live, [cluster])))
 
 
 def cached(**cache: Any) -> Resource:

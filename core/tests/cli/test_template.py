@@ -321,7 +321,7 @@ def test_of_a_recorded_template_the_record_counts_and_no_cluster_is_read(write: 
     request = request_of({"templateRef": {"name": "fast"}})
     assert request is not None
     given = {"model": {"id": "org/recorded"}, "engine": {"type": "vllm"}, "resources": {"gpu": {"count": 1}}}
-    status = {"effectiveTemplate": {**record, "asked": request.digest, "spec": given}}
+    status = {"effectiveTemplate": record, "revision": {"template": {**record, "asked": request.digest, "spec": given}}}
     shown = run("explain", "-f", write("live.yaml", {**deployment(), "status": status}), "--providers", "installed")
     assert shown.exit_code == 0, shown.output
     assert "  spec.model.id: org/recorded (from ClusterModelTemplate fast)" in shown.stdout.splitlines()
@@ -394,7 +394,7 @@ async def test_the_templates_of_a_cluster(
     live["metadata"]["namespace"] = namespace
     await client.create(MODEL_DEPLOYMENT, live)
     ref = {"kind": "ModelTemplate", "namespace": namespace, "name": "fast"}
-    record = {"ref": ref, "scope": "Namespace", "hash": "0" * 64, "asked": "x", "spec": {}}
+    record = {"ref": ref, "scope": "Namespace", "hash": "0" * 64}
     patch = {"status": {"phase": "Running", "effectiveTemplate": record}}
     await client.merge_patch(MODEL_DEPLOYMENT, ObjectKey(namespace, "llama"), patch, subresource="status")
 

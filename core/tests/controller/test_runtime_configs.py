@@ -16,7 +16,7 @@ from tests.support.faultproxy import FaultProxy
 
 from airunway.api import names
 from airunway.configs.resolution import resolve
-from airunway.controller.application import CoreApplication, CoreSettings
+from airunway.controller.application import CoreSettings
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,
@@ -24,7 +24,7 @@ from airunway.kinds import (
     RUNTIME_CONFIG,
 )
 from airunway.kube import EVENT, Client, Kind, NotFound, Priority
-from airunway.resource import ObjectKey, Resource, condition_of, dig, filled, format_time, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, key_of
 from airunway_testing.eventually import eventually
 from airunway_testing.operator import install_definitions, remove_definition, remove_leftovers, running_core, until
 
@@ -54,7 +54,7 @@ async def installed(client: Client) -> AsyncIterator[None]:
     await client.create(INFERENCE_PROVIDER_CONFIG, body)
     conditions = [{"type": "UpstreamInstalled", "status": "True", "reason": "Found", "message": "",
                    "lastTransitionTime": format_time(datetime.now(UTC))}]  # fmt: skip
-    status = {"ready": True, "conditions": conditions}
+    status = {"ready": True, "conditions": conditions, "translation": {"transformers": {}, "settings": {}}}
     await client.apply(
         INFERENCE_PROVIDER_CONFIG, {**body, "spec": None, "status": status} | {"spec": spec}, manager=PROVIDER,
         force=True, subresource="status",
@@ -111,40 +111,37 @@ class Stage:
             self.client, key, lambda found: dig(found, "status", "effectiveRuntimeConfig", "hash") == hash_
         )
 
-    async def serves(self, key: ObjectKey, *, hash_: str = "", claim: str = "", phase: str = "Running") -> None:
-        """The provider says that it serves, with the pod settings of a config, from a claim."""
+    async def serves(self, key: ObjectKey, *, phase: str = "Running") -> None:
+        """The provider says that it serves, with the revision that the deployment has."""
         live = await self.client.get(MODEL_DEPLOYMENT, key)
-        now, generation = format_time(datetime.now(UTC)), live["metadata"]["generation"]
         ready_ = "True" if phase == "Running" else "False"
-        conditions = [
-            {"type": type_, "status": status, "reason": "Said", "message": "", "observedGeneration": generation,
-             "lastTransitionTime": now}
-            for type_, status in (("Ready", ready_), ("Served", "True"))
-        ]  # fmt: skip
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": MODEL_DEPLOYMENT.kind,
-            "metadata": key._asdict(),
-            "status": {
-                "phase": phase,
-                "observedGeneration": generation,
-                "conditions": conditions,
-                "provider": filled(runtimeConfigHash=hash_ or None, claimName=claim or None),
-            },
-        }
-        await self.client.apply(MODEL_DEPLOYMENT, body, manager=PROVIDER, force=True, subresource="status")
+        written = dig(live, "status", "revision", "hash")
+        await self._say(
+            live, PROVIDER, {"Ready": ready_, "Served": "True"}, phase=phase,
+            observedGeneration=live["metadata"]["generation"], provider={"resourceName": key.name, "revision": written},
+        )  # fmt: skip
 
     async def fetched(self, key: ObjectKey, claim: str) -> None:
         """The model cache part says that the weights are Ready on a claim."""
+        live = await self.client.get(MODEL_DEPLOYMENT, key)
+        cache = {"artifactName": "weights", "claimName": claim, "ready": True}
+        await self._say(live, names.MODEL_CACHE_MANAGER, {"ModelCacheReady": "True"}, modelCache=cache)
+
+    async def _say(self, live: Resource, manager: str, conditions: dict[str, str], **status: Any) -> None:
+        about = {"reason": "Said", "message": "", "observedGeneration": live["metadata"]["generation"],
+                 "lastTransitionTime": format_time(datetime.now(UTC))}  # fmt: skip
         body = {
             "apiVersion": names.API_VERSION,
             "kind": MODEL_DEPLOYMENT.kind,
-            "metadata": key._asdict(),
-            "status": {"modelCache": {"artifactName": "weights", "claimName": claim, "ready": True}},
+            "metadata": key_of(live)._asdict(),
+            "status": {**status, "conditions": [{"type": t, "status": s, **about} for t, s in conditions.items()]},
         }
-        await self.client.apply(
-            MODEL_DEPLOYMENT, body, manager=names.MODEL_CACHE_MANAGER, force=True, subresource="status"
-        )
+        await self.client.apply(MODEL_DEPLOYMENT, body, manager=manager, force=True, subresource="status")
+
+    async def with_value(self, value: str) -> list[str]:
+        """The deployments whose revision has this value of the config's variable."""
+        found = await self.client.list_all(MODEL_DEPLOYMENT, namespace=self.namespace)
+        return sorted(key_of(each).name for each in found if value_of(each) == value)
 
     async def config_status(self, name: str = "default") -> Resource:
         return (await self.client.get(RUNTIME_CONFIG, self.key(name))).get("status") or {}
@@ -227,13 +224,13 @@ async def test_c3_a_config_that_comes_later_is_taken_without_a_touch_of_the_depl
 async def test_c4_a_config_deleted_in_use_is_said_and_taken_again_when_restored(core: None, stage: Stage) -> None:
     await stage.config("gold", env=[{"name": "A", "value": "1"}])
     key = await stage.deployment(runtimeConfigName="gold")
-    hash_ = dig(await stage.until(key, FOUND), "status", "effectiveRuntimeConfig", "hash")
-    await stage.serves(key, hash_=hash_)
+    revision = revision_of(await stage.until(key, FOUND))
+    await stage.serves(key)
     await stage.client.delete(RUNTIME_CONFIG, stage.key("gold"))
     found = await stage.until(key, MISSING)
-    assert dig(found, "status", "provider", "runtimeConfigHash") == hash_, "the provider's own field stays"
+    assert revision_of(found) == revision, "what it gave stays"
     await stage.config("gold", env=[{"name": "A", "value": "1"}])
-    assert dig(await stage.until(key, FOUND), "status", "effectiveRuntimeConfig", "hash") == hash_
+    assert revision_of(await stage.until(key, FOUND)) == revision
 
 
 async def test_c5_the_default_config_deleted_in_use_is_an_event(core: None, stage: Stage) -> None:
@@ -276,6 +273,16 @@ async def test_c6_c7_c8_inherit_and_hashes_that_move_with_either_object(core: No
     assert any(" changed: " in note for note in said), said
     assert any(" is used now: " in note for note in said), "another scope is another config"
     assert any(note.startswith("RuntimeConfig 'default' of namespace") for note in said), said
+
+
+def value_of(deployment: Resource) -> str:
+    """The value of the config's variable with which a deployment runs."""
+    env = dig(deployment, "status", "revision", "settings", "env", default=[])
+    return str(env[0]["value"]) if env else ""
+
+
+def revision_of(deployment: Resource) -> str:
+    return str(dig(deployment, "status", "revision", "hash", default=""))
 
 
 def scope(deployment: Resource) -> str:
@@ -591,104 +598,105 @@ async def test_c11_c24_two_edits_end_at_the_second_hash_with_two_writes_at_most(
     assert expected is not None
     for key in keys:
         found = await stage.until_hash(key, expected.hash)
-        assert "rollout" not in found["status"]["effectiveRuntimeConfig"], "OnNextChange: no grant"
+        assert (value_of(found), dig(found, "status", "revision", "pending")) == ("3", None), "it has not served"
     writes = [r for r in audit.read() if r.resource == "modeldeployments/status" and r.agent == "core"]
     ours = [r.name for r in writes if r.namespace == stage.namespace]
     assert max(ours.count(key.name) for key in keys) <= 2
     assert stranger.name not in ours
 
 
-def granted(deployment: Resource) -> bool:
-    return bool(dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == "Granted")
+async def test_an_edit_waits_under_a_deployment_that_serves_and_that_is_one_write(
+    core: None, stage: Stage, audit_log: Path
+) -> None:
+    await stage.config(env=[{"name": "A", "value": "1"}])
+    key = await stage.deployment()
+    revision = revision_of(await stage.until(key, FOUND))
+    await stage.serves(key)
+    audit = AuditReader(audit_log)
+    await stage.config(env=[{"name": "A", "value": "2"}])
+    found = await until(stage.client, key, lambda d: dig(d, "status", "revision", "pending") is not None)
+    pending = found["status"]["revision"]["pending"]
+    assert (revision_of(found), value_of(found)) == (revision, "1")
+    assert (pending["parts"], pending["changes"], pending["waitsFor"]) == (["settings"], ["env A"], "change")
+    await stage.client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {names.ADOPT: "now"}}})
+    found = await until(stage.client, key, lambda d: value_of(d) == "2")
+    assert "pending" not in found["status"]["revision"]
+    writes = [r for r in audit.read() if r.writes and r.agent == "core" and (r.namespace, r.name) == key]
+    assert len(writes) == 2, "one for the edit, one for the adoption"
 
 
-async def test_c12_deployments_are_granted_one_after_the_other_also_after_a_restart(
+def _edits(stage: Stage) -> Callable[[str], Any]:
+    async def edited(value: str) -> None:
+        await stage.config(rollout="Immediately", env=[{"name": "A", "value": value}])
+
+    return edited
+
+
+async def _stalled_by(stage: Stage) -> str:
+    condition = condition_of({"status": await stage.config_status()}, "RolloutStalled") or {}
+    return f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
+
+
+async def _until_values(stage: Stage, value: str, wanted: list[str]) -> None:
+    async def are() -> bool:
+        return await stage.with_value(value) == wanted
+
+    await eventually(are)
+
+
+async def _serving(stage: Stage, *deployments: str, value: str = "1") -> list[ObjectKey]:
+    keys = [await stage.deployment(name) for name in deployments]
+    for key in keys:
+        await until(stage.client, key, lambda found: value_of(found) == value)
+        await stage.serves(key)
+    return keys
+
+
+async def test_c12_deployments_take_an_edit_one_after_the_other_also_after_a_restart(
     kubeconfig: Path, stage: Stage
 ) -> None:
-    async def all_granted() -> list[str]:
-        found = await stage.client.list_all(MODEL_DEPLOYMENT, namespace=stage.namespace)
-        return sorted(key_of(each).name for each in found if granted(each))
-
+    edited = _edits(stage)
     async with running_core(kubeconfig):
-        config = await stage.config(rollout="Immediately", env=[{"name": "A", "value": "1"}])
-        before = resolve("default", namespaced=config, cluster=None).config
-        assert before is not None
-        keys = [await stage.deployment(name) for name in ("a", "b", "c")]
-        for key in keys:
-            await stage.until_hash(key, before.hash)
-            await stage.serves(key, hash_=before.hash)
-        config = await stage.config(rollout="Immediately", env=[{"name": "A", "value": "2"}])
-        after = resolve("default", namespaced=config, cluster=None).config
-        assert after is not None
-        for key in keys:
-            await stage.until_hash(key, after.hash)
-        await until(stage.client, keys[0], granted)
-        assert await all_granted() == ["a"]
-        await stage.serves(keys[0], hash_=after.hash, phase="Deploying")
+        await edited("1")
+        keys = await _serving(stage, "a", "b", "c")
+        await edited("2")
+        await _until_values(stage, "2", ["a"])
+        found = await until(stage.client, keys[2], lambda d: dig(d, "status", "revision", "pending") is not None)
+        assert found["status"]["revision"]["pending"]["waitsFor"] == "rollout"
+        await stage.serves(keys[0], phase="Deploying")
     async with running_core(kubeconfig):
-        other = await stage.deployment("other")  # it has not served: it takes the settings without a grant
-        await stage.until_hash(other, after.hash)
-        assert await all_granted() == ["a"]
-        await stage.serves(keys[0], hash_=after.hash)
-        await until(stage.client, keys[1], granted)
-        assert await all_granted() == ["a", "b"]
-        await stage.serves(keys[1], hash_=after.hash, phase="Failed")
-
-        async def stalled() -> str:
-            found = await stage.client.get(RUNTIME_CONFIG, stage.key("default"))
-            return str((condition_of(found, "RolloutStalled") or {}).get("message", ""))
-
-        text = await eventually(stalled)
-        assert f"{stage.namespace}/b" in str(text)
-        assert await all_granted() == ["a", "b"]
-        await stage.serves(keys[1], hash_=after.hash)
-        await until(stage.client, keys[2], granted)
+        other = await stage.deployment("other")  # it has not served: it takes the settings without a wave
+        await until(stage.client, other, lambda found: value_of(found) == "2")
+        assert await stage.with_value("2") == ["a", "other"]
+        await stage.serves(keys[0])
+        await _until_values(stage, "2", ["a", "b", "other"])
+        await stage.serves(keys[1], phase="Failed")
+        assert f"{stage.namespace}/b" in str(await eventually(lambda: _stalled_by(stage)))
+        assert await stage.with_value("2") == ["a", "b", "other"]
+        await stage.serves(keys[1])
+        await _until_values(stage, "2", ["a", "b", "c", "other"])
 
         async def mended() -> bool:
-            return not await stalled()
+            return not await _stalled_by(stage)
 
         await eventually(mended)
 
 
 async def test_c12_another_edit_during_a_rollout_disturbs_no_second_deployment(core: None, stage: Stage) -> None:
-    async def edited(value: str) -> str:
-        config = await stage.config(rollout="Immediately", env=[{"name": "A", "value": value}])
-        effective = resolve("default", namespaced=config, cluster=None).config
-        assert effective is not None
-        return effective.hash
-
-    first = await edited("1")
-    keys = [await stage.deployment(name) for name in ("b", "a")]
-    for key in keys:
-        await stage.until_hash(key, first)
-        await stage.serves(key, hash_=first)
-    second = await edited("2")
-    names_ = {key.name: key for key in keys}
-
-    async def one_granted() -> list[ObjectKey]:
-        return [key for key in keys if granted(await stage.client.get(MODEL_DEPLOYMENT, key))]
-
-    under_way = await eventually(one_granted)
-    assert isinstance(under_way, list)
-    (one,) = under_way
-    (other,) = [key for key in names_.values() if key != one]
-    await stage.serves(one, hash_=second, phase="Deploying")
-    third = await edited("3")
-    for key in keys:
-        await stage.until_hash(key, third)
-    assert granted(await stage.client.get(MODEL_DEPLOYMENT, one)), "it takes the newer settings with the same grant"
-    assert not granted(await stage.client.get(MODEL_DEPLOYMENT, other))
-    await stage.serves(one, hash_=third)
-    await until(stage.client, other, granted)
+    edited = _edits(stage)
+    await edited("1")
+    a, b = await _serving(stage, "a", "b")
+    await edited("2")
+    await _until_values(stage, "2", ["a"])
+    await stage.serves(a, phase="Deploying")
+    await edited("3")
+    await _until_values(stage, "3", ["a"])
+    assert value_of(await stage.client.get(MODEL_DEPLOYMENT, b)) == "1"
+    await stage.serves(a)
+    await _until_values(stage, "3", ["a", "b"])
 
 
-def _are_done(core: CoreApplication, config: ObjectKey, keys: list[ObjectKey]) -> bool:
-    """Whether the core has noted that these deployments have the config's settings and are Ready."""
-    _, grants = core._runtime_config_reconciler._granted[config]
-    return all(key in grants and grants[key].done for key in keys)
-
-
-async def test_c12_one_that_was_done_and_breaks_later_has_no_grant_for_the_next_edit(
+async def test_c12_one_that_was_done_and_breaks_later_takes_no_next_edit_before_its_turn(
     kubeconfig: Path, stage: Stage
 ) -> None:
     """Nor does its time for the first edit count for the second one."""
@@ -697,33 +705,21 @@ async def test_c12_one_that_was_done_and_breaks_later_has_no_grant_for_the_next_
     def clock() -> datetime:
         return datetime.now(UTC) + shift
 
-    async def edited(value: str) -> str:
-        config = await stage.config(rollout="Immediately", env=[{"name": "A", "value": value}])
-        effective = resolve("default", namespaced=config, cluster=None).config
-        assert effective is not None
-        return effective.hash
-
+    edited = _edits(stage)
     async with running_core(kubeconfig, clock=clock) as core:
-        first = await edited("1")
-        keys = [await stage.deployment(name) for name in ("a", "b")]
+        await edited("1")
+        keys = await _serving(stage, "a", "b")
+        b = keys[1]
+        await edited("2")
         for key in keys:
-            await stage.until_hash(key, first)
-            await stage.serves(key, hash_=first)
-        second = await edited("2")
-        for key in keys:
-            await until(stage.client, key, lambda found: granted(found) and hash_of(found) == second)
-            await stage.serves(key, hash_=second)
-        a, b = keys
-        await eventually(lambda: _are_done(core, stage.key("default"), keys))
+            await until(stage.client, key, lambda found: value_of(found) == "2")
+            await stage.serves(key)
+        await eventually(lambda: not any(map(core._rollouts.is_under_way, keys)))
         shift = timedelta(hours=2)
-        await stage.serves(b, hash_=second, phase="Deploying")
-        third = await edited("3")
-        for key in keys:
-            await stage.until_hash(key, third)
-        await until(stage.client, a, granted)
-        assert not granted(await stage.client.get(MODEL_DEPLOYMENT, b))
-        conditions = {"conditions": (await stage.config_status())["conditions"]}
-        assert condition_of({"status": conditions}, "RolloutStalled") is None
+        await stage.serves(b, phase="Deploying")
+        await edited("3")
+        await _until_values(stage, "3", ["a"])
+        assert await _stalled_by(stage) == ""
 
 
 async def test_c12_one_that_takes_too_long_stops_the_rollout(kubeconfig: Path, stage: Stage) -> None:
@@ -732,45 +728,37 @@ async def test_c12_one_that_takes_too_long_stops_the_rollout(kubeconfig: Path, s
     def clock() -> datetime:
         return datetime.now(UTC) + shift
 
-    async with running_core(kubeconfig, clock=clock):
-        config = await stage.config(
-            rollout="Immediately", statusPolicy={"capacityBlockedAfter": "1h"}, env=[{"name": "A", "value": "1"}]
+    async def edited(value: str) -> None:
+        await stage.config(
+            rollout="Immediately", statusPolicy={"capacityBlockedAfter": "1h"}, env=[{"name": "A", "value": value}]
         )
-        effective = resolve("default", namespaced=config, cluster=None).config
-        assert effective is not None
-        keys = [await stage.deployment(name) for name in ("a", "b")]
-        for key in keys:
-            await stage.until_hash(key, effective.hash)
-            await stage.serves(key)  # made without these settings
-        await until(stage.client, keys[0], granted)
+
+    async with running_core(kubeconfig, clock=clock):
+        await edited("1")
+        _, b = await _serving(stage, "a", "b")
+        await edited("2")
+        await _until_values(stage, "2", ["a"])
         shift = timedelta(hours=2)
-        await stage.serves(keys[1], phase="Deploying")  # something happens, and the config is looked at
-
-        async def stalled() -> str:
-            found = await stage.client.get(RUNTIME_CONFIG, stage.key("default"))
-            return str((condition_of(found, "RolloutStalled") or {}).get("reason", ""))
-
-        assert await eventually(stalled) == "DeploymentNotReady"
-        assert not granted(await stage.client.get(MODEL_DEPLOYMENT, keys[1]))
+        await stage.serves(b, phase="Deploying")  # something happens, and the config is looked at
+        assert str(await eventually(lambda: _stalled_by(stage))).startswith("DeploymentNotReady")
+        assert await stage.with_value("2") == ["a"]
 
 
 # --------------------------------------------------------------------------------------------------------- lost caches
 
 
 @pytest.mark.parametrize("configured", [False, True], ids=["no config", "OnNextChange, one of two at a time fails"])
-async def test_a15_a_new_copy_of_lost_weights_is_granted_in_waves_also_after_a_restart(
+async def test_a15_a_new_copy_of_lost_weights_is_taken_in_waves_also_after_a_restart(
     kubeconfig: Path, stage: Stage, *, configured: bool
 ) -> None:
     limit = 2 if configured else 1
-    names_ = ("a", "b", "c", "d")
+    names_ = ["a", "b", "c", "d"]
 
-    async def granted_now() -> list[str]:
-        found = await stage.client.list_all(MODEL_DEPLOYMENT, namespace=stage.namespace)
-        return sorted(key_of(each).name for each in found if dig(each, "status", "rollout", "claimName") == "new")
-
-    async def until_granted(wanted: list[str]) -> None:
+    async def until_taken(wanted: list[str]) -> None:
         async def are() -> bool:
-            return await granted_now() == wanted
+            found = await stage.client.list_all(MODEL_DEPLOYMENT, namespace=stage.namespace)
+            taken = [key_of(each).name for each in found if dig(each, "status", "revision", "cache", "claim") == "new"]
+            return sorted(taken) == wanted
 
         await eventually(are)
 
@@ -779,33 +767,32 @@ async def test_a15_a_new_copy_of_lost_weights_is_granted_in_waves_also_after_a_r
             await stage.config(maxConcurrentRollouts=2)
         keys = [await stage.deployment(name, model=CACHED) for name in names_]
         for key in keys:
-            await stage.until(key, FOUND if configured else DEFAULTS)
-            await stage.serves(key, claim="old")
+            found = await stage.until(key, FOUND if configured else DEFAULTS)
+            assert dig(found, "status", "revision", "pending", "waitsFor") == "cache"
             await stage.fetched(key, "old")
+            await until(stage.client, key, lambda found: bool(revision_of(found)))
+            await stage.serves(key)
         for key in keys:
             await stage.fetched(key, "new")
-        await until_granted(list(names_[:limit]))
-        await stage.serves(keys[0], claim="new", phase="Deploying")
+        await until_taken(names_[:limit])
+        await stage.serves(keys[0], phase="Deploying")
     async with running_core(kubeconfig, settings=CoreSettings(parts=("model-cache",))):
         other = await stage.deployment("other")
         await stage.until(other, FOUND if configured else DEFAULTS)
-        assert await granted_now() == list(names_[:limit]), "it is under way"
-        await stage.serves(keys[0], claim="new")
-        await until_granted(list(names_[: limit + 1]))
+        await until_taken(names_[:limit])  # it is under way
+        await stage.serves(keys[0])
+        await until_taken(names_[: limit + 1])
         if configured:
-            await stage.serves(keys[1], claim="new", phase="Failed")
+            await stage.serves(keys[1], phase="Failed")
 
             async def stalled() -> bool:
-                condition = condition_of({"status": await stage.config_status()}, "RolloutStalled") or {}
-                return f"{stage.namespace}/b" in str(condition.get("message"))
+                return f"{stage.namespace}/b" in await _stalled_by(stage)
 
             await eventually(stalled)
-            await stage.serves(keys[2], claim="new")
-            assert await granted_now() == ["a", "b", "c"], "one has failed"
-            await stage.serves(keys[1], claim="new")
-            await until_granted(list(names_))
-        lost = await stage.client.get(MODEL_DEPLOYMENT, keys[0])
-        assert "rollout" not in (lost["status"].get("effectiveRuntimeConfig") or {}), "the config grants nothing"
+            await stage.serves(keys[2])
+            await until_taken(["a", "b", "c"])  # one has failed
+            await stage.serves(keys[1])
+            await until_taken(names_)
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts

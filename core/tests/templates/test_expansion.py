@@ -132,7 +132,7 @@ def _defaults(schema: Resource, at: tuple[str, ...]) -> Iterator[tuple[tuple[str
 
 
 def test_a_deployment_without_template_or_without_record_is_the_identical_object() -> None:
-    plain = {"spec": {"model": {"id": "org/m"}}, "status": {"effectiveTemplate": {"spec": {"image": "x"}}}}
+    plain = {"spec": {"model": {"id": "org/m"}}, "status": {"revision": {"template": {"spec": {"image": "x"}}}}}
     assert effective(plain) is plain
     unresolved = {"spec": {"templateRef": {"name": "t"}}}
     assert effective(unresolved) is unresolved
@@ -143,10 +143,10 @@ def test_the_effective_spec_has_the_reference_only_until_it_is_resolved() -> Non
     request = request_of(spec)
     assert request is not None
     record = {"asked": request.digest, "spec": {"model": {"id": "org/m"}}}
-    resolved = effective({"spec": spec, "status": {"effectiveTemplate": record}})
+    resolved = effective({"spec": spec, "status": {"revision": {"template": record}}})
     assert resolved["spec"] == {"model": {"id": "org/m"}, "scaling": {"replicas": 3}}
     assert effective(resolved) is resolved
-    other = effective({"spec": {**spec, "templateRef": {"name": "u"}}, "status": {"effectiveTemplate": record}})
+    other = effective({"spec": {**spec, "templateRef": {"name": "u"}}, "status": {"revision": {"template": record}}})
     assert other["spec"] == {**resolved["spec"], "templateRef": {"name": "u"}}
 
 
@@ -236,6 +236,6 @@ def test_any_json_is_read(own: Resource, spec: object, status: object, record: o
     found = contribution_of({"kind": "ModelTemplate", "spec": spec, "status": status})
     orjson.dumps(found.spec)
     assert len(found.hash) == 64
-    both = effective({"spec": {**own, "templateRef": {}}, "status": {"effectiveTemplate": {"spec": record}}})
+    both = effective({"spec": {**own, "templateRef": {}}, "status": {"revision": {"template": {"spec": record}}}})
     assert both["spec"]["templateRef"] == {}
     expand(own, found.spec)

@@ -199,8 +199,12 @@ def test_a_gateway_that_knows_the_model_by_its_name_alone_is_shown_with_the_head
 def test_the_template_is_shown_with_its_condition_and_the_model_that_it_gives() -> None:
     given = {"model": {"id": "org/given"}}
     ready = {"type": "TemplateReady", "status": "False", "reason": "TemplateNotFound", "message": "gone"}
-    record = {"ref": {"kind": "ClusterModelTemplate", "name": "fast"}, "spec": given}
-    live = {**deployment(effectiveTemplate=record, conditions=[ready]), "spec": {"templateRef": {"modelName": "org/m"}}}
+    used = deployment(
+        effectiveTemplate={"ref": {"kind": "ClusterModelTemplate", "name": "fast"}},
+        revision={"template": {"spec": given}},
+        conditions=[ready],
+    )
+    live = {**used, "spec": {"templateRef": {"modelName": "org/m"}}}
     view = deployment_view(DeploymentSnapshot(deployment=live, pods=(), events=()))
     assert view.model == "org/given"
     assert fleet_view([live]).rows[0].model == "org/given"

@@ -380,8 +380,8 @@ def of_the_core() -> list[Attempt]:
         ("the endpoint", {"endpoint": {"url": "http://evil.example"}}, "must not change the endpoint"),
         ("the pods", {"selector": "app=evil"}, "must not change the selector"),
         ("the provider's object", {"provider": {"resourceName": "evil"}}, "must not change the provider's object"),
-        ("the config in use", {"provider": {"runtimeConfigHash": "0"}}, "must not change the config in use"),
-        ("the template in use", {"provider": {"templateHash": "0"}}, "must not change the template in use"),
+        ("the revision in use", {"provider": {"revision": "0"}}, "must not change the revision in use"),
+        ("what is newer", {"provider": {"newer": {"changes": ["x"]}}}, "must not change what is newer in the provider"),
     ):
         found.append(
             Attempt(

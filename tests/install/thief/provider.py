@@ -329,7 +329,9 @@ def _of_deployments(provider: str, other: str) -> Iterator[Attempt]:
         ("the engine", {"engine": {"type": "sglang"}}),
         ("the provider", {"provider": {"name": other}}),
         ("the selection", {"selection": {"evaluatedAt": "2026-01-01T00:00:00Z"}}),
-        ("what the template gives", {"effectiveTemplate": {"spec": {"image": "registry.example/evil"}}}),
+        ("what it runs with", {"revision": {"template": {"spec": {"image": "registry.example/evil"}}}}),
+        ("what it runs with", {"revision": {"settings": {"token": {"name": "another", "key": "HF_TOKEN"}}}}),
+        ("what the template gives", {"effectiveTemplate": {"hash": "0"}}),
     )
     for what, status in core_s:
         yield Attempt(
