@@ -26,7 +26,6 @@ _CLUSTER_CONTROLLERS = (
     "-node-ipam-controller",
     "-node-route-controller",
     "-persistentvolume-attach-detach-controller",
-    "-resourceclaim-controller",
     "-service-lb-controller",
     "-ttl-controller",
 )
