@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +49,9 @@ class Release:
         return str(package)
 
     def samples(self, provider: str) -> list[Sample]:
-        """Those of a provider's samples that run. In that release their index is a list in YAML."""
+        """Those of a provider's samples that run."""
         folder = self.sources / f"providers/{provider}/src/airunway_{provider}/samples"
-        entries = yaml.load((folder / "index.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        entries = tomllib.loads((folder / "index.toml").read_text(encoding="utf-8"))["sample"]
         found = [Sample(path=folder / entry.pop("file"), **entry) for entry in entries]
         return [sample for sample in found if sample.phase == "Running" and not sample.refused]
 

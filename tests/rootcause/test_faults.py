@@ -42,7 +42,7 @@ async def test_what_a_kubelet_reports(name: str, deploy: Deploy, client: Client)
     assert cause["object"] == f"Pod/{key.namespace}/{name}-0"
     for text in (f"{name}-0", "container model", *fault.says):
         assert text.format(pod=f"{name}-0") in cause["message"]
-    assert cause["message"].endswith(CODES[fault.code].remedy_for(cause["object"]))
+    assert cause["message"].endswith(CODES[fault.code].remedy_for(cause["object"], fault.remedy))
     assert cause.get("field", "") == ("spec.secrets.huggingFaceToken" if spec else CODES[fault.code].field)
     pods = condition_of(deployment, "PodsReady") or {}
     assert (pods["status"], pods["reason"]) == ("False", fault.reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airunway.resource import Resource
+from airunway.status.engine_texts import MORE_MEMORY
 from airunway_testing.faults import BACK_OFF, ended, waiting
 
 __all__ = ["FAULTS", "IMAGE", "Fault"]
@@ -26,6 +27,8 @@ class Fault:
     state: Resource
     last: Resource | None = None
     parent: str = ""
+    remedy: str = ""
+    """The remedy of this case; empty: that of the code."""
 
 
 GATED = """Traceback (most recent call last):
@@ -70,6 +73,7 @@ FAULTS = {
         last=ended(1, "Error", GATED),
     ),
     "out-of-memory": Fault(
+        remedy=MORE_MEMORY,
         code="Engine.OutOfMemory",
         reason="PodOOMKilled",
         phase="Failed",
