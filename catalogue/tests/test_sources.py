@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 
 import pytest
@@ -62,7 +63,7 @@ async def test_a_source_makes_templates_once_and_they_survive_it(ground: Ground)
         for value in ("search", ""):  # what a config propagates reaches them later, too
             label = {"airunway.ai/team": value or None}
             await ground.client.merge_patch(MODEL_SOURCE, source, {"metadata": {"labels": label}})
-            await eventually(lambda expected=value: teams_are(ground, expected))
+            await eventually(partial(teams_are, ground, value))
         assert worker.reconciler.scans == 1
         relabelled = await ground.templates()
         assert [each["spec"] for each in relabelled] == [each["spec"] for each in templates]
