@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +180,11 @@ async def passes() -> dict[str, float]:
 
 async def on_api_server(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, Any]:
     """All measurements on one API server, one after the other."""
-    count, wave = arguments.deployments, min(arguments.wave, arguments.deployments)
+    number, wave = arguments.deployments, min(arguments.wave, arguments.deployments)
     if plane.audit_log is None:
         raise RuntimeError("the control plane has no audit log")
     toy = load("toy")
-    users, waved = [f"user-{n}" for n in range(count)], [f"wave-{n}" for n in range(wave)]
+    users, waved = [f"user-{n}" for n in range(number)], [f"wave-{n}" for n in range(wave)]
     async with (
         Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client,
         AsyncExitStack() as on,
@@ -202,12 +203,13 @@ async def on_api_server(arguments: argparse.Namespace, plane: ControlPlane) -> d
             pids[part] = running.pid
         await on.enter_async_context(running_simulator(plane.kubeconfig, toy, level="api"))
         stage = Stage(client=client, audit=AuditReader(plane.audit_log), pids=pids, users=users)
-        found: dict[str, Any] = {"deployments": count, "used_by": await used_by(stage)}
+        found: dict[str, Any] = {"deployments": number, "used_by": await used_by(stage)}
         await _made(client, ["single"], "single")
         await _made(client, waved, "waved")
         await asyncio.sleep(10)
         found["edit"] = await edited(stage)
         found["edit_of_the_config_of_one"] = await edited_for_one(stage)
+        found["neighbour"] = await neighbour(stage)
         found["status_of_a_part"] = await status_of_a_part(stage)
         found["wave"] = await rolled_out(stage, waved)
     found["within_budget"] = {
@@ -216,6 +218,7 @@ async def on_api_server(arguments: argparse.Namespace, plane: ControlPlane) -> d
         "edit_upstream_writes": found["edit"]["upstream_writes"] == 0,
         "edit_ratio": found["edit"]["ratio_to_bound"] <= EDIT_BUDGET,
         "passes_of_others": found["edit_of_the_config_of_one"]["passes_of_others"] == 0,
+        "neighbour": found["neighbour"]["ratio"] <= NEIGHBOUR_BUDGET,
         "passes_for_a_part": not any(found["status_of_a_part"]["passes"].values()),
         "wave_writes": found["wave"]["writes_each"] <= WAVE_WRITES_BUDGET,
     }
@@ -297,6 +300,48 @@ async def edited_for_one(stage: Stage) -> dict[str, Any]:
     await asyncio.sleep(5)
     caused = {part: int(number - before[part]) for part, number in (await passes()).items()}
     return {"passes": caused, "passes_of_others": max(0, sum(caused.values()) - PASSES_OF_ONE)}
+
+
+async def neighbour(stage: Stage) -> dict[str, Any]:
+    """Edit a deployment of another config alone, and beside one edit a second of the config of all users; returns how
+    long it takes until its status is about the edit.
+    """
+    say("a neighbour")
+    await _settled()
+    alone = [await _answered(stage.client, f"alone-{number}") for number in range(_EDITS)]
+
+    async def edit_again_and_again() -> None:
+        for number in count():
+            await _configure(stage.client, "shared", f"again-{number}")
+            await asyncio.sleep(1)
+
+    editing = asyncio.create_task(edit_again_and_again())
+    try:
+        beside = [await _answered(stage.client, f"beside-{number}") for number in range(_EDITS)]
+    finally:
+        editing.cancel()
+    await _settled()
+    middle = statistics.median(beside) / statistics.median(alone)
+    return {"alone": spread(alone), "beside": spread(beside), "ratio": round(middle, 2), "budget": NEIGHBOUR_BUDGET}
+
+
+NEIGHBOUR_BUDGET = 2.0
+"""Seconds until an edit is answered beside edits of the config of others, relative to those without (issue 35)."""
+_EDITS = 12
+
+
+async def _answered(client: Client, value: str) -> float:
+    """Seconds from an edit of the deployment ``single`` to a status about it."""
+    key, edit = ObjectKey(NAMESPACE_OF_LOAD, "single"), {"spec": {"env": [{"name": "NEIGHBOUR", "value": value}]}}
+    started = time.perf_counter()
+    edited = await client.merge_patch(MODEL_DEPLOYMENT, key, edit)
+    generation = edited["metadata"]["generation"]
+    async with asyncio.timeout(60):
+        while dig(await client.get(MODEL_DEPLOYMENT, key), "status", "observedGeneration") != generation:
+            await asyncio.sleep(0.02)
+    seconds = time.perf_counter() - started
+    await asyncio.sleep(0.7)  # not always in the same part of the second
+    return seconds
 
 
 PASSES_OF_ONE = 8

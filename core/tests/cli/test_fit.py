@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from airunway.cli.main import app
 from airunway.kube import CONFIG_MAP, NODE, POD, Client
 from airunway.resource import ObjectKey, Resource, dig, is_true
+from airunway.validation import validate
 from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.modelhub.hub import Repository, model_hub
@@ -286,6 +287,24 @@ def test_a_new_manifest_is_valid_and_says_why(tmp_path: Path, flags: tuple[str, 
     assert made["spec"]["model"]["id"] == flags[0]
     assert made["spec"]["resources"]["gpu"]["count"] >= 1
     assert "# as the option says" in done.stdout or "# the fewest of " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "is_one"),
+    [("org/m", True), ("gpt2", True), ("/models/m", True), ("org//m", False), ("../m", False), ("my model", False)],
+)
+def test_a_new_manifest_is_made_for_ids_that_the_crd_takes_and_for_no_others(model: str, *, is_one: bool) -> None:
+    done = run("new", model, "--name", "m", "--gpus", "1")
+    assert (done.exit_code == 0) is is_one, done.output
+    assert is_one or f"{model}: model.id must be owner/name, or an absolute path" in done.stderr
+    spec = {"model": {"id": model}, "engine": {"type": "vllm"}, "resources": {"gpu": {"count": 1}}}
+    deployment = {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": "m"},
+        "spec": spec,
+    }
+    assert (validate(deployment) == []) is is_one
 
 
 def test_a_new_manifest_takes_the_longest_context_that_fits() -> None:

@@ -359,7 +359,8 @@ def test_the_registry_is_complete_and_consistent() -> None:
         "Storage.ClassMissing Storage.PvcPending Storage.Full Engine.OutOfMemory Engine.BadArgs Engine.CrashLoop "
         "Probe.Timeout Provider.Rejected Provider.Stale Upstream.NotInstalled Secret.NotFound Unschedulable.Gated "
         "Engine.WrongArchitecture Engine.NoGPU Engine.DriverTooOld Engine.GPUUnsupported Engine.ModelUnsupported "
-        "Engine.NotWritable Engine.Communication ConfigMap.NotFound RuntimeClass.NotFound"
+        "Engine.NotWritable Engine.Communication ConfigMap.NotFound RuntimeClass.NotFound "
+        "DeviceClass.NotFound"
     )
     assert set(CODES) == set(spec.split())
     for name, code in CODES.items():

@@ -148,6 +148,17 @@ def test_more_gpus_than_any_node_has_are_told_from_gpus_that_are_taken(message: 
     assert ("spec.scaling.nodesPerReplica" in cause.message) is never
 
 
+def test_a_device_class_that_does_not_exist_is_a_cause_of_its_own() -> None:
+    told = (
+        "0/3 nodes are available: request gpus: device class gpu.nvidia.com does not exist. no new claims to deallocate"
+    )
+    cause = cause_of(
+        message=f"{told}, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )
+    assert (cause.code, cause.field) == ("DeviceClass.NotFound", "spec.resources.gpu.deviceClass")
+    assert cause.evidence.endswith("request gpus: device class gpu.nvidia.com does not exist.")
+
+
 # ---------------------------------------------------------------------------------------------------------------- gates
 
 

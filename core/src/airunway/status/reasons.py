@@ -239,6 +239,15 @@ _REGISTERED_CODES = (
         remedy="Install it, or correct runtimeClassName in the deployment or in its runtime config.",
     ),
     Code(
+        name="DeviceClass.NotFound",
+        tier=0,
+        reasons=("ReferenceNotFound",),
+        field="spec.resources.gpu.deviceClass",
+        meaning="The DeviceClass of the GPUs does not exist.",
+        remedy="Install the driver that has it (kubectl get deviceclasses lists those that there are), correct "
+        "deviceClass, or ask for GPUs by their resource name (gpu.type).",
+    ),
+    Code(
         name="Model.AuthGated",
         tier=0,
         reasons=("GatedModel", "AuthFailed"),

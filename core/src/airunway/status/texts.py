@@ -107,6 +107,12 @@ IMAGE_PULL: tuple[MessagePattern, ...] = (
 
 SCHEDULING: tuple[MessagePattern, ...] = (
     row(
+        r"device class \S+ does not exist",
+        "ReferenceNotFound",
+        "DeviceClass.NotFound",
+        "kube-scheduler, plugin DynamicResources (recorded, 1.36)",
+    ),
+    row(
         r"Insufficient [\w.-]+/[\w.-]+|cannot allocate all claims",
         "InsufficientCapacity",
         "Unschedulable.InsufficientGPU",

@@ -16,6 +16,7 @@ EGRESS_SOCKET = "egress.sock"
 """The socket in a control plane's folder at which the proxy of its API server listens, where it has one."""
 
 _SERVICE_RANGE = "10.96.0.0/16"
+_SERVICE_RANGE_IPV6 = "fd00:10:96::/108"
 _FIRST_SERVICE_ADDRESS = "10.96.0.1"  # the one that `kubernetes.default` gets
 
 # What a real cluster runs, without what needs a cloud, a container runtime or real volumes.
@@ -26,7 +27,6 @@ _CLUSTER_CONTROLLERS = (
     "-node-ipam-controller",
     "-node-route-controller",
     "-persistentvolume-attach-detach-controller",
-    "-resourceclaim-controller",
     "-service-lb-controller",
     "-ttl-controller",
 )
@@ -61,6 +61,8 @@ class Layout:
     extra_server_flags: tuple[str, ...]
     egress: bool = False
     """The API server reaches pods and kubelets through the proxy at EGRESS_SOCKET."""
+    ipv6: bool = False
+    """Services and pods get addresses of IPv6 only."""
 
     @property
     def url(self) -> str:
@@ -85,6 +87,7 @@ def new_layout(
     audit: AuditLevel | None,
     extra_server_flags: Sequence[str],
     egress: bool = False,
+    ipv6: bool = False,
 ) -> Layout:
     """Make the credentials and files of a control plane in `directory`; `ports` are the API server's and the store's.
 
@@ -122,6 +125,7 @@ def new_layout(
         admin=authority.client(folder / "admin", user="admin", groups=("system:masters",)),
         extra_server_flags=tuple(extra_server_flags),
         egress=egress,
+        ipv6=ipv6,
     )
     users: dict[Component, tuple[str, ...]] = {
         "kube-controller-manager": (),
@@ -201,7 +205,8 @@ def _etcd(layout: Layout) -> list[str]:
 def _server(layout: Layout) -> list[str]:
     flags = [
         "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        # Of the family of the Services' addresses; nobody connects to it.
+        f"--advertise-address={'::1' if layout.ipv6 else '127.0.0.1'}",
         f"--secure-port={layout.server_port}",
         "--endpoint-reconciler-type=none",  # an Endpoints object may not hold a loopback address
         f"--etcd-servers=https://127.0.0.1:{layout.store_port}",
@@ -221,7 +226,7 @@ def _server(layout: Layout) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-signing-key-file={layout.service_accounts.key}",
         f"--service-account-key-file={layout.service_accounts.certificate}",
-        f"--service-cluster-ip-range={_SERVICE_RANGE}",
+        f"--service-cluster-ip-range={_SERVICE_RANGE_IPV6 if layout.ipv6 else _SERVICE_RANGE}",
         "--authorization-mode=RBAC",
         "--allow-privileged",
         "--profiling=false",
@@ -269,5 +274,5 @@ def _kwok(layout: Layout) -> list[str]:
         "--config=kwok.yaml",
         "--manage-all-nodes",
         "--node-lease-duration-seconds=40",  # without leases the node lifecycle controller finds the nodes unreachable
-        "--cidr=10.244.0.1/16",
+        f"--cidr={'fd00:10:244::1/64' if layout.ipv6 else '10.244.0.1/16'}",
     ]

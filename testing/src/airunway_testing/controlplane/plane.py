@@ -87,6 +87,7 @@ class ControlPlane:
     nodes:         the simulated nodes of the level "cluster".
     egress:        let the API server reach pods, kubelets and Services through the proxy that listens at
                    `egress_socket`. While none does, requests to pods and webhooks fail.
+    ipv6:          Services and pods get addresses of IPv6 only.
     roomy:         let the programs' memory grow to some three times of what they need, on one thread each, and no
                    request waits for its fair share: a third to a half less CPU. Not for what is measured.
     report:        told, in a sentence, about what takes long.
@@ -105,6 +106,7 @@ class ControlPlane:
         server_flags: Sequence[str] = (),
         nodes: Sequence[SimulatedNode] = DEFAULT_NODES,
         egress: bool = False,
+        ipv6: bool = False,
         roomy: bool = False,
         report: Report = lambda _: None,
     ) -> None:
@@ -118,6 +120,7 @@ class ControlPlane:
         self._server_flags = (*(_WITHOUT_QUEUES if roomy else ()), *server_flags)
         self._nodes = tuple(nodes)
         self._egress = egress
+        self._ipv6 = ipv6
         self._roomy = roomy
         self._report = report
         self._lock = threading.RLock()
@@ -249,6 +252,7 @@ class ControlPlane:
                 audit=self._audit,
                 extra_server_flags=self._server_flags,
                 egress=self._egress,
+                ipv6=self._ipv6,
             )
             processes = self._processes = Processes(layout.directory, keep=self._keep)
             self._write_files(layout)
