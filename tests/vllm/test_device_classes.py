@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.faults import has_cause
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, dig
 from airunway_testing.eventually import eventually
-from airunway_testing.faults import has_cause
 from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
