@@ -18,9 +18,9 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``kube``        a Kubernetes client: reflector, work queue, controller, lease
 ``templates``   model templates: which one a deployment uses, what it gives, what it keeps warm
 ``view``        what is shown of a deployment and of a fleet: headline, tree, timeline, load, an answer, as data
-``snapshots``   reads, and follows, the objects that a view is made of; asks a deployment's own server
 ``owned``       the objects that are made for an owner: plan, create-only apply, conflicts
-``process``     a long-running process: signals, probes, metrics, logs
+``snapshots``   reads, and follows, the objects that a view is made of; asks a deployment's own server
+``process``     a long-running process: its parts and caches, signals, probes, metrics, logs
 ``routing``     routes: choice of Gateway, claims, the objects of a route, the Gateway's verdict
 ``gateway``     the part that makes routes, pools and endpoint pickers
 ``modelcache``  the part that fetches weights: artifacts, claims, Jobs, and what deployments learn of them
