@@ -92,7 +92,7 @@ async def _nodes(ground: Ground, template: ObjectKey, number: int) -> bool:
 
 def _required(deployment: Resource) -> list[str]:
     """The values of the label that nodes must have, as recorded."""
-    affinity = dig(deployment, "status", "effectiveTemplate", "spec", "affinity", "nodeAffinity")
+    affinity = dig(deployment, "status", "revision", "template", "spec", "affinity", "nodeAffinity")
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     (expression,) = term["matchExpressions"]
     assert expression["key"] == PRODUCT

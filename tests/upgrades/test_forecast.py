@@ -103,7 +103,7 @@ def test_what_is_about_to_be_deleted_is_not_called_broken() -> None:
     settings = host.settings({})
 
     def with_objects(*objects: Resource) -> tuple[Resource, ...]:
-        state = state_in(host, deployment, objects, CLUSTER, now=now, verify=True, configs=())
+        state = state_in(host, deployment, objects, CLUSTER, now=now, verify=True)
         return decide(state, host, settings=settings).objects
 
     running = with_objects()

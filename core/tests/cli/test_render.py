@@ -219,7 +219,6 @@ def test_a_deployment_follows_the_runtime_configs_that_are_given(tmp_path: Path,
     assert done.exit_code == 0, done.output
     toy = next(obj for obj in yaml.safe_load_all(done.stdout) if obj["kind"] == "Toy")
     assert toy["metadata"]["labels"]["other"] == "x"
-    assert json.loads(annotations_of(toy)[names.RUNTIME_SETTINGS])["pods"]["labels"]["other"] == "x"
     elsewhere = CliRunner().invoke(app, ["render", "-f", str(path), "-n", "another", *arguments])
     assert "other: x" not in elsewhere.stdout, "a RuntimeConfig counts in its namespace only"
 
