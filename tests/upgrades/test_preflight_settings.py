@@ -38,7 +38,7 @@ async def becomes(client: Client, key: ObjectKey, image: str) -> None:
 
 
 def waits(deployment: Resource) -> bool:
-    return dig(deployment, "status", "provider", "newer", "changes") == [f"vllmImage {NEW}"]
+    return bool(dig(deployment, "status", "provider", "newer", "changes") == [f"vllmImage {NEW}"])
 
 
 async def test_real_llmd_9_another_image_of_the_provider_s_is_told_before_and_rolls_nothing_that_serves(
