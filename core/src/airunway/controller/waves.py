@@ -23,6 +23,7 @@ from airunway.resource import (
     key_of,
     managed_by,
     mapping_at,
+    number_at,
     parse_time,
     text_at,
 )
@@ -120,8 +121,8 @@ class Rollouts:
 
     def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
         """Take over the rollout of an earlier leader: the deployments whose objects are not of their revision yet, and
-        those that have taken the newest and are not Ready. A status does not say why a deployment is not Ready: such a
-        one counts as under way, so that no other one is disturbed beside it.
+        those that have taken the newest and whose pods are not all ready. A status does not say why they are not:
+        such a deployment counts as under way, so that no other one is disturbed beside it.
         """
         self._granted = {
             key_of(each): max(filter(None, (_last_written(each), _unready_since(each))), default=now)
@@ -129,7 +130,7 @@ class Rollouts:
             if is_true(each, SERVED)
             and not _is_held(each)
             and not pending_parts(each)
-            and not (is_in_effect(each) and is_true(each, "Ready"))
+            and not (is_in_effect(each) and _has_all_pods(each))
         }
 
     def granted(self, deployment: Resource, parts: Collection[str]) -> frozenset[str]:
@@ -185,6 +186,12 @@ def _is_held(deployment: Resource) -> bool:
     """Whether its provider would change nothing, however long a rollout waits for it."""
     held = dig(deployment, "spec", "suspend") is True or is_refused(deployment)
     return held or is_deleting(deployment) or is_paused(deployment) or is_dry_run(deployment)
+
+
+def _has_all_pods(deployment: Resource) -> bool:
+    """Whether no pod is being replaced. A deployment whose cache is lost is Degraded with all its pods."""
+    counts = mapping_at(deployment, "status", "replicas")
+    return is_true(deployment, "Ready") or number_at(counts, "ready") >= max(1, number_at(counts, "desired"))
 
 
 def _unready_since(deployment: Resource) -> datetime | None:

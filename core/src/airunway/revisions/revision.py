@@ -17,7 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from airunway.resource import Resource, dig, digest, filled, format_time, list_at, mapping_at, text_at
-from airunway.revisions.same_spec import HASH_LENGTH
+
+HASH_LENGTH = 16
+"""Hexadecimal digits of the digests of a revision."""
 
 TEMPLATE, SETTINGS, CACHE, GATEWAY, PROVIDER = PARTS = ("template", "settings", "cache", "gateway", "provider")
 """The parts of a revision."""

@@ -15,9 +15,7 @@ from airunway.api import names
 from airunway.api.base import ParseError, parse_model
 from airunway.api.modeldeployment import ModelDeploymentSpec
 from airunway.resource import Resource, annotations_of, dig, digest
-
-HASH_LENGTH = 16
-"""Hexadecimal digits of the digests of a revision."""
+from airunway.revisions.revision import HASH_LENGTH
 
 _NOT_UPSTREAM = ("gateway", "runtimeConfigName")
 """Parts of a spec that no upstream object is made from."""

@@ -17,7 +17,8 @@ from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Interruption, Transformer
 from airunway.resource import Resource, annotations_of, canonical_json, controller_owner, digest, text_at
-from airunway.revisions.same_spec import HASH_LENGTH, upstream_spec
+from airunway.revisions.revision import HASH_LENGTH
+from airunway.revisions.same_spec import upstream_spec
 
 
 def is_primary(live: Resource) -> bool:
