@@ -190,21 +190,21 @@ def _read(
     target: Sequence[str], given: Manifests | None, namespace: str, providers: str, access: Access
 ) -> tuple[list[Resource], list[Resource], datetime]:
     """Deployments, provider configs, and the time for which they are evaluated. Exits with 1 on errors."""
+    now = datetime.now(UTC)
+    if given is not None and providers == INSTALLED:
+        from airunway.tools.assignment import installed_configs
+
+        return given.deployments, installed_configs(), now
+    if given is not None and providers:
+        configs = provider_configs_in(Path(providers))
+        return given.deployments, configs, _time_of(configs)
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 
     async def read(client: Client, key: ObjectKey) -> tuple[list[Resource], list[Resource]]:
         return [await client.get(MODEL_DEPLOYMENT, key)], await client.list_all(INFERENCE_PROVIDER_CONFIG)
 
-    now = datetime.now(UTC)
     if given is None:
-        return *about_deployment(target or [], read, namespace=namespace, access=access), now
-    if providers == INSTALLED:
-        from airunway.tools.assignment import installed_configs
-
-        return given.deployments, installed_configs(), now
-    if providers:
-        configs = provider_configs_in(Path(providers))
-        return given.deployments, configs, _time_of(configs)
+        return *about_deployment(target, read, namespace=namespace, access=access), now
     return given.deployments, on_cluster(lambda client: client.list_all(INFERENCE_PROVIDER_CONFIG), access), now
 
 
