@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from airunway.api import names
 from airunway.cli.preflight import _reason
 from airunway.configs.resolution import resolve
+from airunway.controller.decision import NO_CONFIG
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.runtime.plan import decide
-from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast, state_in
+from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast, state_in, with_revision
 
 CLUSTER = Cluster(definitions={}, kubernetes=(1, 33))  # the provider's kinds are built in
 VOLUME = {"name": "data", "size": "10Gi", "mountPath": "/data"}
@@ -104,7 +106,8 @@ def test_what_is_about_to_be_deleted_is_not_called_broken() -> None:
 
     def with_objects(*objects: Resource) -> tuple[Resource, ...]:
         state = state_in(host, deployment, objects, CLUSTER, now=now, verify=True)
-        return decide(state, host, settings=settings).objects
+        recorded = with_revision(state, host, NO_CONFIG, settings=settings, changed=False, now=now)
+        return decide(replace(state, deployment=recorded), host, settings=settings).objects
 
     running = with_objects()
     old = {**running[1], "metadata": {**running[1]["metadata"], "name": "llama-before"}}

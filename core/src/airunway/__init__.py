@@ -8,8 +8,8 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``validation``  the rules of admission, run in process
 ``status``      reasons, phases, conditions, root causes
 ``configs``     runtime configs: resolution, merge, hash, label patterns, path templates
-``revisions``   what counts as a change of a deployment's own spec
 ``engines``     command-line flags of the inference engines
+``revisions``   what a deployment runs with, and when something newer is taken
 ``plugins``     the provider contract (hookspecs), the registry, the host
 ``sdk``         everything that a provider may import
 ``selection``   engine and provider selection
@@ -29,6 +29,7 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``webhook``     the admission webhook and its certificates
 ``rbac``        the RBAC rules and admission policies of each account
 ``upgrades``    the effect of new CRDs on existing objects, ours and those of upstreams
+``tools``       what people's tools work out: who gets a deployment, whether a model fits, where a field comes from
 ``doctor``      checks of an installation
 ``install``     the charts in the wheels, installed by helm
 ``cli``         the `airunway` command

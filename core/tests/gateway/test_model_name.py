@@ -176,7 +176,8 @@ async def test_a_provider_that_reports_another_address_has_the_core_send_nothing
 @pytest.mark.parametrize("field", ["hash", "asked"])
 def test_an_edited_template_brings_a_pass_because_it_may_give_another_name(field: str) -> None:
     used = {"hash": "a", "asked": "b"}
-    before, after = ({"status": {"effectiveTemplate": each}, "metadata": {}} for each in (used, {**used, field: "c"}))
+    templates = used, {**used, field: "c"}
+    before, after = ({"status": {"revision": {"template": each}}, "metadata": {}} for each in templates)
     assert READS.of(before) != READS.of(after)
 
 

@@ -212,7 +212,7 @@ class Team:
 
     def settle(self) -> None:
         """Nothing happens any more, and everything is done."""
-        for _ in range(3):
+        for _ in range(6):
             for each in (self._core, self._caches, self._core, self._provides):
                 for name in self.deployments:
                     each(name)
@@ -318,6 +318,7 @@ class Team:
     def _provides(self, name: str) -> None:
         """A pass of the provider, whose pods may be ready at once, later, or break."""
         deployment, host = self._cached(self.deployments[name]), self._host
+        deployment["status"].setdefault("revision", {})  # the core has not passed since it was lost
         view = state(
             host, deployment, *map(copy_of, self.live[name]), installed=served_by(self.provider, self.release),
             now=self.now,

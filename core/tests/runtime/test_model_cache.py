@@ -172,26 +172,6 @@ def test_ready_weights_are_mounted_and_recorded(host: ProviderHost, plain: MakeD
     assert "cache" not in view(host, plain(), NONE).revision, "nothing is said of a cache that is not asked for"
 
 
-@pytest.mark.parametrize(
-    ("published_for", "made_"),
-    [("new", True), ("old", False)],
-    ids=["for this template", "for the template as it was"],
-)
-@pytest.mark.parametrize("alive", [False, True], ids=["nothing exists", "it serves"])
-def test_an_edited_template_waits_for_its_own_weights(
-    host: ProviderHost, plain: MakeDeployment, published_for: str, made_: bool, alive: bool
-) -> None:
-    template: Resource = {"effectiveTemplate": {"hash": "new"}}
-    deployment = answered(plain(model=OTHER), claim="first", **template)
-    deployment["status"]["modelCache"]["templateHash"] = published_for
-    objects = [made(host, plain(model=SHARED))] if alive else []
-    decision = decided(host, deployment, NONE, *objects)
-    assert decision.do is (Do.APPLY if made_ else Do.OBSERVE_ONLY)
-    if not made_ and alive:
-        (result,) = [result for result in decision.results if result.blocks_ready]
-        assert result.reason == "WaitingForModelCache"
-
-
 def test_a43_a_provider_that_cannot_mount_refuses_and_does_not_wait(host: ProviderHost, plain: MakeDeployment) -> None:
     deployment = answered(plain(model=SHARED, engine={"type": "none"}), "")
     decision = decided(host, deployment, NONE)

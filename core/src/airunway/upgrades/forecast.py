@@ -142,7 +142,7 @@ def forecast(
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
         state = state_in(host, of, objects, cluster, now=now, verify=verify)
-        recorded = _recorded(state, host, resolution, settings=settings, changed=_essence(of) != was, now=now)
+        recorded = with_revision(state, host, resolution, settings=settings, changed=_essence(of) != was, now=now)
         state = replace(state, deployment=recorded)
         return _effect(decide(state, host, settings=settings), cluster, state, host)
 
@@ -277,7 +277,7 @@ def _essence(deployment: Resource) -> tuple[str, str]:
     return taken_for(own_spec(deployment), ""), adopted_by(deployment, "")
 
 
-def _recorded(
+def with_revision(
     state: ClusterState, host: ProviderHost, resolution: Resolution, *, settings: object, changed: bool, now: datetime
 ) -> Resource:
     """The deployment with the revision that the core would record, and what it says about its runtime config. What the
