@@ -24,7 +24,7 @@ from airunway_testing.sandbox.samples import Sample
 
 __all__ = ["COMMIT", "TAG", "NotKept", "Release", "archived", "release_before"]
 
-COMMIT = "4287e147ebcf51d05718aa6e7310217dc521110f"
+COMMIT = "edafb2bc69273c3b45461bf07063114109d00ad5"
 """The newest commit whose transformers are released. A release moves this on to its own."""
 
 TAG = "kept"

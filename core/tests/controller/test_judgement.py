@@ -13,11 +13,11 @@ from airunway.api.bounds import EXCESS
 from airunway.configs.resolution import config_name, resolve
 from airunway.controller.policies import Policies
 from airunway.controller.reconciler import CoreReconciler
-from airunway.controller.templates import TemplateSource
 from airunway.kube import Client, EventRecorder, MutationCache
 from airunway.kube.packing import unpacked
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, condition_of, copy_of, dig
+from airunway.templates.part import TemplateSource
 from airunway.validation.policy import parse_policy
 
 POLICY = parse_policy("rules: [{images: ['good.example/*'], serviceAccounts: [models]}]")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from airunway.api import names
-from airunway.controller.templates import TemplatePart, TemplateSource, source_among, taken_of, template_part
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, copy_of, filled, text_at
 from airunway.revisions.revision import TEMPLATE as PART
@@ -15,6 +14,7 @@ from airunway.revisions.revision import hash_of, revision_in
 from airunway.revisions.same_spec import adopted_by
 from airunway.templates.contribution import contribution_of
 from airunway.templates.expansion import OWN_SPEC
+from airunway.templates.part import TemplatePart, TemplateSource, source_among, taken_of, template_part
 
 TEMPLATE: Resource = {
     "kind": "ModelTemplate",

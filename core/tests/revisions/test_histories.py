@@ -18,7 +18,6 @@ from airunway.api import names
 from airunway.configs.resolution import Resolution, config_name, resolve
 from airunway.controller.decision import decide as decide_core
 from airunway.controller.decision import rolled_out_by
-from airunway.controller.templates import source_among, template_part
 from airunway.controller.waves import Rollouts
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of, load
@@ -31,6 +30,7 @@ from airunway.runtime.plan import decide as decide_provider
 from airunway.sdk import Provider
 from airunway.selection.facts import provider_facts
 from airunway.templates.expansion import OWN_SPEC, effective
+from airunway.templates.part import source_among, template_part
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PROVIDERS = ("vllm", "kaito")

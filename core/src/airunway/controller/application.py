@@ -18,7 +18,6 @@ from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler
-from airunway.controller.templates import TemplateSource, template_part
 from airunway.controller.waves import Rollouts, behind, progress_of
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
@@ -47,6 +46,7 @@ from airunway.selection.facts import REFUSED_BY, ProviderFacts, provider_facts
 from airunway.status.conditions import PARTS, conditions_in, conditions_of
 from airunway.status.rollup import parent_of
 from airunway.templates.expansion import Expansion
+from airunway.templates.part import TemplateSource, template_part
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 

@@ -25,7 +25,6 @@ from airunway.configs.resolution import (
     is_published,
     routing_request,
 )
-from airunway.controller.templates import TemplatePart, taken_of
 from airunway.process.config_policy import not_allowed
 from airunway.resource import (
     Resource,
@@ -59,6 +58,7 @@ from airunway.status.conditions import SERVED, Condition, conditions_in, is_paus
 from airunway.status.events import Event
 from airunway.status.rollup import OVERALL, Fault, overall_conditions, parent_conditions, roll_up
 from airunway.templates.expansion import TEMPLATE_READY
+from airunway.templates.part import TemplatePart, taken_of
 from airunway.validation import Violation
 from airunway.validation.policy import Grants
 

@@ -15,16 +15,6 @@ from airunway.configs.resolution import Resolution
 from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, provider_owns_phase, rolled_out_by
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
-from airunway.controller.templates import (
-    NO_TEMPLATES,
-    TemplatePart,
-    TemplateSource,
-    is_judged,
-    judged_digest,
-    keeps_record,
-    taken_of,
-    template_part,
-)
 from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter, remove_finalizers
@@ -45,6 +35,16 @@ from airunway.revisions.revision import TEMPLATE
 from airunway.selection.choice import forbidden_now, unsettled
 from airunway.selection.facts import ProviderFacts
 from airunway.status.rollup import OVERALL
+from airunway.templates.part import (
+    NO_TEMPLATES,
+    TemplatePart,
+    TemplateSource,
+    is_judged,
+    judged_digest,
+    keeps_record,
+    taken_of,
+    template_part,
+)
 from airunway.validation import Violation, excesses, validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 

@@ -12,7 +12,7 @@ from airunway.templates.choice import request_of
 from airunway.templates.expansion import effective, recorded_contribution
 
 if TYPE_CHECKING:
-    from airunway.controller.templates import TemplatePart
+    from airunway.templates.part import TemplatePart
 
 
 class SpecError(ValueError):
@@ -71,7 +71,7 @@ def expanded(deployments: Sequence[Resource], templates: Sequence[Resource]) -> 
 
 
 def _expanded(deployment: Resource, templates: Sequence[Resource]) -> Expanded:
-    from airunway.controller.templates import source_among, template_part
+    from airunway.templates.part import source_among, template_part
 
     try:
         part = template_part(deployment, source_among(templates))

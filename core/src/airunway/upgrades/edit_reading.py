@@ -15,7 +15,6 @@ from typing import Any
 from airunway.api import names
 from airunway.artifacts.deployments import wants_cache
 from airunway.configs.resolution import config_name
-from airunway.controller.templates import source_among, template_part
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,
@@ -35,6 +34,7 @@ from airunway.snapshots.followed import read_for, with_given
 from airunway.snapshots.reader import Listed, Reader
 from airunway.status.conditions import PART_NAMES
 from airunway.templates.expansion import TEMPLATE_READY, effective
+from airunway.templates.part import source_among, template_part
 from airunway.unseen import Unseen
 from airunway.upgrades.edits import EditFacts, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster

@@ -15,7 +15,6 @@ from airunway.artifacts.claims import access_mode_of
 from airunway.artifacts.deployments import CONDITION, CacheFacts, artifact_of, decide_cache, request_of
 from airunway.configs.resolution import is_refused
 from airunway.controller.decision import decide as decide_core
-from airunway.controller.templates import is_judged, source_among, template_part
 from airunway.kube import previous_content
 from airunway.owned.objects import is_ours
 from airunway.owned.plan import Action, Step, conflict_text
@@ -30,6 +29,7 @@ from airunway.selection.choice import unsettled
 from airunway.selection.facts import engine_entry, provider_facts
 from airunway.status.conditions import PART_NAMES, parts_of, written_on
 from airunway.templates.expansion import TEMPLATE_READY
+from airunway.templates.part import is_judged, source_among, template_part
 from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate
 from airunway.view.plan import PlanStep, plan_step
