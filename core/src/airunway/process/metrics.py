@@ -326,6 +326,10 @@ def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
     yield from _condition_points("airunway_modeldeployment_condition", tuple(key), deployment)
     if dig(deployment, "spec", "suspend") is True:
         yield "airunway_deployment_suspended", tuple(key), 1.0
+    share = dig(deployment, "status", "gateway", "group", "share")
+    if isinstance(share, int):
+        group = str(dig(deployment, "status", "gateway", "group", "name", default=""))
+        yield "airunway_gateway_share", (*key, group), float(share)
     replicas = dig(deployment, "status", "replicas")
     if isinstance(replicas, dict):
         for state in _STATES:
