@@ -249,6 +249,7 @@ def _routing(deployment: Resource, config: EffectiveConfig | None, configs: Sequ
     from airunway.configs.path_template import PathTemplateError
     from airunway.configs.resolution import RoutingRequest, path_of, path_template_of, routing_request
     from airunway.routing.rights import MODEL_NAMES, PATH_PREFIXES, RouteRights, granted_by
+    from airunway.view.deployment import share_of
 
     request = routing_request(deployment, config)
     explained: Resource = {"request": request.value, "because": _because(deployment, config)}
@@ -283,6 +284,8 @@ def _routing(deployment: Resource, config: EffectiveConfig | None, configs: Sequ
     live = dig(deployment, "status", "gateway")
     if isinstance(live, dict):
         explained |= {key: live[key] for key in ("gatewayNamespace", "gatewayName", "backend", "url") if key in live}
+    if share := share_of(deployment):
+        explained["share"] = share
     condition = condition_of(deployment, "GatewayReady")
     if condition is not None:
         explained["ready"] = _texts(condition)
@@ -331,6 +334,8 @@ def config_lines(explained: Resource) -> Iterator[str]:
         yield f"  Gateway: {routing.get('gatewayNamespace', '')}/{routing['gatewayName']} (by {by})"
     elif "gatewayNamedBy" in routing:
         yield f"  Gateway: named by {routing['gatewayNamedBy']}"
+    if "share" in routing:
+        yield f"  Share:   {routing['share']}"
     if "path" in routing or "pathTemplate" in routing:
         path = routing.get("path") or routing.get("pathProblem") or "known once the deployment is created"
         yield f"  Path:    {path} (template {routing['pathTemplate']}, from {routing['pathTemplateFrom']})"

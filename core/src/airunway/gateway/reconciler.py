@@ -97,6 +97,8 @@ class _Memory:
     announced: datetime | None = None
     deleted_since: datetime | None = None
     """When it was first known to be in deletion."""
+    settling_since: datetime | None = None
+    """When the route of its group was last changed, and the Gateway had not answered yet."""
     left_since: datetime | None = None
     """When its route began to wait for the next holder of what it shares with its former group."""
     waiting_since: datetime | None = None
@@ -518,6 +520,14 @@ class RouteReconciler:
                 return left
         else:
             memory.waiting_since = None
+        again = None
+        if decision.settling is None or condition is not decision.condition:
+            memory.settling_since = None
+        elif (condition_of(deployment, CONDITION) or {}).get("status") == "True":
+            memory.settling_since = memory.settling_since or now
+            left = _TRANSIENT - (now - memory.settling_since).total_seconds()
+            if left > 0:
+                condition, again = decision.settling, left
         status: Resource = {}
         if decision.gateway is not None:
             ready = condition is not None and condition.status is True
@@ -530,7 +540,7 @@ class RouteReconciler:
         if await self._status.write(deployment, status):
             url = str(dig(status, "gateway", "url", default=""))
             self._announce(deployment, change_of(deployment, status, CONDITION), url=url)
-        return None
+        return again
 
     def _announce(self, deployment: Resource, change: Change, *, url: str) -> None:
         """Emit an event where the route became ready, or has another fault than before."""

@@ -330,6 +330,8 @@ def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
     if isinstance(share, int):
         group = str(dig(deployment, "status", "gateway", "group", "name", default=""))
         yield "airunway_gateway_share", (*key, group), float(share)
+        weight = dig(deployment, "spec", "gateway", "weight", default=1)
+        yield "airunway_gateway_weight", (*key, group), float(weight) if isinstance(weight, int) else 1.0
     replicas = dig(deployment, "status", "replicas")
     if isinstance(replicas, dict):
         for state in _STATES:

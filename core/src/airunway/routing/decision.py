@@ -82,6 +82,10 @@ class Decision:
     """It usually ends within moments: a first status can be left unwritten for so long."""
     observed_generation: int | None = None
     """Generation that the condition is about; None: the deployment's own."""
+    settling: Condition | None = None
+    """The condition for the first moments after a change of the shares, if it was True: the Gateway has not answered
+    the newest generation of the route yet, and serves the one before.
+    """
     needs_pool: bool = False
     """The route leads to a pool of ours that does not exist yet: without the pool it must not be written."""
 
@@ -109,6 +113,13 @@ def decide(facts: Facts, intent: Intent | None = None) -> Decision:
         # that: with the present one, no later pass and no other process would ask the model server again.
         named_for = number_at(condition_of(deployment, CONDITION), "observedGeneration")
         decision = replace(decision, observed_generation=named_for)
+    shared = facts.held_rules or facts.lent_rules
+    if shared and decision.condition is not None and decision.condition.reason == "WaitingForGateway":
+        before = text_at(condition_of(deployment, CONDITION), "reason")
+        settled = _of_group(
+            facts, Verdict(ready=True, reason=before, message=""), own_path=_own_path(facts, intent), settled=True
+        )
+        decision = replace(decision, settling=_condition(settled))
     if is_dry_run(deployment):
         return _dry(facts, intent, decision)
     return decision
@@ -169,8 +180,7 @@ def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     verdict = verdict_of(live, gateways=facts.gateways, pool=facts.pool_behind)
     verdict, remarks, later = as_served(facts, verdict, parents_of(live))
     if facts.group is not None:
-        own_path = rules_in(live).path if facts.lent_rules else ""
-        verdict = _of_group(facts, verdict, own_path=own_path)
+        verdict = _of_group(facts, verdict, own_path=_own_path(facts, intent))
     if remarks:
         verdict = replace(verdict, message="; ".join((verdict.message, *remarks)))
     backend = live_backend(facts.deployment, route=live, pool=facts.own_pool)
@@ -273,7 +283,7 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
             # Nobody asked for the model's name: that another deployment has it is no fault.
             return _silent(facts, intent, remarks)
         # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
-        reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or Verdict(
+        reason = _hindrance(facts, intent, backend or _NOWHERE, lost=facts.conflicts) or Verdict(
             ready=False,
             reason="ModelNameUnknown",
             message="neither a path nor a model name is known: set spec.gateway.pathTemplate or spec.gateway.modelName",
@@ -314,16 +324,25 @@ def _lent_rules(facts: Facts, intent: Intent, own: Rules | None = None) -> Rules
     )
 
 
-def _of_group(facts: Facts, own: Verdict | None, *, own_path: str = "") -> Verdict:
+def _own_path(facts: Facts, intent: Intent) -> str:
+    """The path that the deployment has for itself, beside what it shares."""
+    others = {conflict.claim.kind for conflict in facts.conflicts} | set(facts.held_rules) | set(facts.lent_rules)
+    return "" if ClaimKind.PATH in others or not facts.lent_rules else intent.path
+
+
+def _of_group(facts: Facts, own: Verdict | None, *, own_path: str = "", settled: bool = False) -> Verdict:
     """The verdict on a route of a deployment that shares requests; `own` is that on its own route, None: it has none.
 
     The verdict on a shared rule is that on the holder's route. A deployment that is fine and has no share is True.
+    `settled`: as if the Gateway had answered.
     """
     group = facts.group
     if group is None or (main := group.main) is None:
-        return own or Verdict(ready=False, reason="WaitingForGroup", message="")
+        own = own or Verdict(ready=False, reason="WaitingForGroup", message="no rule leads to the deployment yet")
+        problem = mismatch(group) if group is not None and own.ready is True else ""
+        return Verdict(ready=False, reason="GroupMismatch", message=problem) if problem else own
     text, verdict = told(group), own or main.route
-    if verdict.ready is True and facts.lent_rules and main.route.ready is not True:
+    if not settled and verdict.ready is True and facts.lent_rules and main.route.ready is not True:
         verdict = main.route
     if verdict.ready is not True:
         return replace(verdict, message=f"{verdict.message}; {text}")
@@ -339,7 +358,7 @@ def _of_group(facts: Facts, own: Verdict | None, *, own_path: str = "") -> Verdi
         )
     if own_path:
         text = f"{text}; own path {own_path}"
-    return replace(verdict, message=text if facts.lent_rules else f"{verdict.message}; {text}")
+    return replace(verdict, message=text)
 
 
 def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: Rules) -> Decision:
@@ -372,8 +391,7 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
     if hindrance := _hindrance(facts, intent, backend, lost=facts.conflicts, only_refusals=only_refusals):
         verdict, transient, warnings = hindrance, False, []
     if facts.group is not None:
-        path = rules.path if ClaimKind.PATH in own and facts.lent_rules else ""
-        verdict = _of_group(facts, verdict, own_path=path)
+        verdict = _of_group(facts, verdict, own_path=_own_path(facts, intent))
     warnings += unserved_remarks
     if remarks := "; ".join((*told, *warnings)):
         verdict = replace(verdict, message=f"{verdict.message}; {remarks}")
