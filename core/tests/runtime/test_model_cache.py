@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from airunway.runtime.pod_settings import NEWER_PODS_WAIT, NEWER_WEIGHTS_WAIT
 from core.tests.conftest import MakeDeployment, MakeHost
 from core.tests.runtime.configured import MANAGER, NEW, NONE, OLD, config, decided, is_as, published, written
 from core.tests.runtime.test_lost_record import LOST, last_record, without_record
@@ -23,7 +24,6 @@ from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
 from airunway.runtime.gate import cache_reads, core_faults
 from airunway.runtime.plan import Decision, Do, decide
-from airunway.runtime.pod_settings import NEWER_PODS_WAIT, NEWER_WEIGHTS_WAIT
 from airunway.runtime.records import read_record
 from airunway.runtime.translate import parsed, translate
 from airunway.sdk import Compatibility, Finding, Translation, cache_mounts, pod_blockers

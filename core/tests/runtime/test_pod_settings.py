@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from airunway.runtime.pod_settings import NEWER_PODS_WAIT, changed_settings, keeps
 from core.tests.conftest import MakeDeployment, MakeHost
 from core.tests.runtime.configured import (
     MANAGER,
@@ -32,7 +33,6 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, labels_of
 from airunway.runtime.gate import core_faults
 from airunway.runtime.plan import Do
-from airunway.runtime.pod_settings import NEWER_PODS_WAIT, changed_settings, keeps
 from airunway.runtime.records import new_record, read_record, settings_of_record, settings_record
 from airunway.status.reasons import Category
 from airunway.status.rollup import Phase, roll_up

@@ -206,11 +206,14 @@ def planned(
             waits.append(conflict_text(step.wanted, step.live))
     shown = tuple(_shown(step, live.cluster, manager=names.provider_manager(host.name)) for step in steps)
     notes = ["what is no longer wanted is deleted once the new spec serves"] if later else []
-    if dig(deployment, "status", "gateway", "url") and any(
-        step.action == _WORDS[Action.REPLACE] or step.interrupts for step in shown
-    ):
-        notes.append(BESIDE)
+    notes += beside(deployment, shown)
     return UpstreamPlan(steps=shown, waits=tuple(waits), warnings=warnings, notes=tuple(notes))
+
+
+def beside(deployment: Resource, steps: Sequence[PlanStep]) -> list[str]:
+    """How the edit can be made without an outage, where it recreates or interrupts a deployment with a route."""
+    interrupted = any(step.action == _WORDS[Action.REPLACE] or step.interrupts for step in steps)
+    return [BESIDE] if interrupted and dig(deployment, "status", "gateway", "url") else []
 
 
 def deletions(objects: Sequence[Resource]) -> tuple[PlanStep, ...]:
