@@ -16,7 +16,7 @@ from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource
 from airunway.routing.backends import Backend, BackendKind
 from airunway.routing.gateways import Target
-from airunway.routing.routes import Rules, route
+from airunway.routing.routes import RouteRules, route
 from airunway_testing.gatewayapi.controller import GatewayController
 from airunway_testing.gatewayapi.kinds import CLASS_NAME, GATEWAY_CLASS, definitions, gateway_class
 from airunway_testing.gatewayapi.releases import API, gateway_releases
@@ -228,7 +228,7 @@ def _route(name: str, namespace: str, *, path: str, backend: Backend) -> dict[st
     made = route(
         name,
         target=Target(gateway=ObjectKey(namespace, "inference")),
-        rules=Rules(path=path, model_name="llama"),
+        rules=RouteRules(path=path, model_name="llama"),
         backend=backend,
         timeout="",
         annotations={},

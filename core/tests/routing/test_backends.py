@@ -8,7 +8,7 @@ import pytest
 from core.tests.routing.builders import ENGINE, PLAIN, SELECTOR, deployment
 
 from airunway.resource import Resource
-from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, equalities
+from airunway.routing.backends import Backend, BackendKind, NoBackendYet, announced, backend_of, equalities
 
 MANAGED: Resource = {"name": "vllm", "gateway": {"managesInferencePool": True}}
 POOL = {"service": "llama", "port": 80, "pool": {"name": "llama-pool", "port": 9002}}
@@ -30,7 +30,7 @@ def found(
         picker=picker,
         await_pool=await_pool,
     )
-    if isinstance(backend, Waiting):
+    if isinstance(backend, NoBackendYet):
         return backend.reason
     return f"{'our ' if backend.ours else ''}{backend.kind} {backend.name} {backend.port}"
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.resource import ObjectKey
-from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
+from airunway.routing.claims import Claim, Claimant, ClaimConflict, ClaimKind, Claims, claimant_of
 
 GW = ObjectKey("infra", "gw")
 
@@ -77,7 +77,7 @@ def test_r8_a_prefix_of_a_path_of_another_namespace_is_a_conflict_that_the_older
     claims, other = Claims(), claimant("theirs", namespace="other")
     claims.put(other, [path(second)])
     assert claims.put(OLD, [path(first)]) == {other.key}
-    assert claims.conflicts(other.key) == (Conflict(path(second), OLD.key, first),)
+    assert claims.conflicts(other.key) == (ClaimConflict(path(second), OLD.key, first),)
     assert claims.conflicts(OLD.key) == ()
     assert claims.drop(OLD.key) == {other.key}
     assert claims.conflicts(other.key) == ()
@@ -234,7 +234,7 @@ def test_any_history_ends_as_the_definition_and_as_after_a_restart(
     history: list[tuple[int, int, list[Claim], bool]],
 ) -> None:
     claims, now = Claims(), _State()
-    seen: dict[ObjectKey, tuple[Conflict, ...]] = {}
+    seen: dict[ObjectKey, tuple[ClaimConflict, ...]] = {}
     for number, age, wanted, serves in history:
         who = Claimant(f"2026-01-0{age + 1}T00:00:00Z", f"ns-{number % 3}", f"d{number}")
         # A deployment has one target, hence one section for all its claims.

@@ -27,14 +27,14 @@ from core.tests.routing.builders import (
 )
 
 from airunway.resource import ObjectKey, Resource
-from airunway.routing.claims import Claim, ClaimKind, Conflict
+from airunway.routing.claims import Claim, ClaimConflict, ClaimKind
 from airunway.routing.decision import decide
 from airunway.routing.intent import claims_of
 from airunway.routing.rights import RouteRights
 
 
-def conflict(kind: ClaimKind, value: str) -> Conflict:
-    return Conflict(Claim(GW, "", kind, value), ObjectKey("other", "first"))
+def conflict(kind: ClaimKind, value: str) -> ClaimConflict:
+    return ClaimConflict(Claim(GW, "", kind, value), ObjectKey("other", "first"))
 
 
 def test_r10_a_model_name_that_nobody_asked_for_and_another_has_is_a_warning_and_no_condition() -> None:

@@ -69,7 +69,7 @@ def _of_service(name: str, port: int) -> Backend:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class NoBackendYet:
     """There is no backend yet."""
 
     reason: str
@@ -92,7 +92,7 @@ def equalities(selector: str) -> dict[str, str] | None:
 
 def backend_of(
     deployment: Resource, *, engine: Resource | None, pools_served: bool, picker: bool, await_pool: bool = False
-) -> Backend | Waiting:
+) -> Backend | NoBackendYet:
     """Decides the backend.
 
     `engine` is the entry of the provider's ``capabilities.engines`` for the engine in use; None if it is not known.
@@ -121,10 +121,10 @@ def backend_of(
     if has_service:
         return _of_service(service, service_port)
     if pools_served and await_pool and takes_picker(deployment):
-        return Waiting(
+        return NoBackendYet(
             reason="WaitingForPool", message="the provider has not reported its InferencePool in status.endpoint.pool"
         )
-    return Waiting(
+    return NoBackendYet(
         reason="WaitingForEndpoint", message="the provider has not reported where the model is served (status.endpoint)"
     )
 

@@ -64,7 +64,7 @@ class Claimant(NamedTuple):
         return bool(self.group) and (self.namespace, self.group) == (other.namespace, other.group)
 
 
-class Conflict(NamedTuple):
+class ClaimConflict(NamedTuple):
     """A claim that another deployment holds."""
 
     claim: Claim
@@ -90,31 +90,31 @@ _Order: TypeAlias = tuple[bool, Claimant, str, str]
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _HeldClaim:
     """A claim, and who holds what it claims."""
 
     order: _Order
     claim: Claim
     node: _Node
     holds: bool = False
-    holder: _Entry | None = None
+    holder: _HeldClaim | None = None
     """The first claim that it overlaps with and that holds; None for one that holds itself."""
 
     @property
     def claimant(self) -> Claimant:
         return self.order[1]
 
-    def overlaps(self, other: _Entry) -> bool:
+    def overlaps(self, other: _HeldClaim) -> bool:
         """Whether the listeners of both overlap, and their claimants differ."""
         mine, theirs = self.claim.section, other.claim.section
         return (not mine or not theirs or mine == theirs) and self.claimant.key != other.claimant.key
 
-    def shares(self, other: _Entry) -> bool:
+    def shares(self, other: _HeldClaim) -> bool:
         """Whether both are the same claim of one group."""
         return self.claim == other.claim and self.claimant.shares_with(other.claimant)
 
 
-def _order(entry: _Entry) -> _Order:
+def _order(entry: _HeldClaim) -> _Order:
     return entry.order
 
 
@@ -129,11 +129,11 @@ class _Node:
     parent: _Node | None
     segment: str
     children: dict[str, _Node] = field(default_factory=dict)
-    entries: list[_Entry] = field(default_factory=list)
+    entries: list[_HeldClaim] = field(default_factory=list)
     """All claims on it, in their order."""
-    holding: list[_Entry] = field(default_factory=list)
+    holding: list[_HeldClaim] = field(default_factory=list)
     """Those that hold, in their order."""
-    below: list[_Entry] = field(default_factory=list)
+    below: list[_HeldClaim] = field(default_factory=list)
     """The claims on longer paths that hold, in their order."""
 
     def ancestors(self) -> Iterator[_Node]:
@@ -152,7 +152,7 @@ class _Node:
             waiting.extend(node.children.values())
 
 
-def _first(holding: Iterable[_Entry], entry: _Entry, *, other_namespace: bool) -> _Entry | None:
+def _first(holding: Iterable[_HeldClaim], entry: _HeldClaim, *, other_namespace: bool) -> _HeldClaim | None:
     """The first of these that overlaps with an entry and comes before it."""
     for other in holding:
         if other.order >= entry.order:
@@ -166,7 +166,7 @@ class Claims:
     """All claims of all deployments; a change returns the deployments whose conflicts may have changed by it."""
 
     def __init__(self) -> None:
-        self._of: dict[ObjectKey, dict[Claim, _Entry]] = {}
+        self._of: dict[ObjectKey, dict[Claim, _HeldClaim]] = {}
         self._roots: dict[tuple[ObjectKey, ClaimKind], _Node] = {}
         self._groups: dict[tuple[str, str], dict[ObjectKey, Claimant]] = {}
 
@@ -206,10 +206,10 @@ class Claims:
         new = sorted(claim for claim, order in orders.items() if claim not in had or had[claim].order != order)
         if not gone and not new:
             return frozenset()
-        waiting: list[tuple[_Order, int, _Entry]] = []
+        waiting: list[tuple[_Order, int, _HeldClaim]] = []
         known: set[int] = set()
 
-        def look_at(entries: Iterable[_Entry]) -> None:
+        def look_at(entries: Iterable[_HeldClaim]) -> None:
             for entry in entries:
                 if id(entry) not in known:
                     known.add(id(entry))
@@ -243,7 +243,7 @@ class Claims:
         found = self._of.get(key)
         return self.put(next(iter(found.values())).claimant, ()) if found else frozenset()
 
-    def conflicts(self, key: ObjectKey) -> tuple[Conflict, ...]:
+    def conflicts(self, key: ObjectKey) -> tuple[ClaimConflict, ...]:
         """The claims of a deployment that others hold, each with its holder; sorted. Those that its own group holds are
         left out.
         """
@@ -251,7 +251,7 @@ class Claims:
         for claim, entry in sorted(self._of.get(key, {}).items()):
             if entry.holder is not None and not entry.shares(entry.holder):
                 theirs, holder = entry.holder.claim.value, entry.holder.claimant
-                lost.append(Conflict(claim, holder.key, "" if theirs == claim.value else theirs, holder.group))
+                lost.append(ClaimConflict(claim, holder.key, "" if theirs == claim.value else theirs, holder.group))
         return tuple(lost)
 
     def group(self, claimant: Claimant) -> tuple[Claimant, ...]:
@@ -302,7 +302,7 @@ class Claims:
 
     # ------------------------------------------------------------------------------------------------------ the tree
 
-    def _entry(self, claim: Claim, claimant: Claimant, serving: Collection[Claim]) -> _Entry:
+    def _entry(self, claim: Claim, claimant: Claimant, serving: Collection[Claim]) -> _HeldClaim:
         """A new entry, which is not in its node yet."""
         node = self._roots.setdefault((claim.gateway, claim.kind), _Node(None, ""))
         for segment in _segments(claim):
@@ -310,10 +310,10 @@ class Claims:
             if child is None:
                 child = node.children[segment] = _Node(node, segment)
             node = child
-        return _Entry(_order_of(claim, claimant, serving), claim, node)
+        return _HeldClaim(_order_of(claim, claimant, serving), claim, node)
 
     def _settle(
-        self, waiting: list[tuple[_Order, int, _Entry]], look_at: Callable[[Iterable[_Entry]], None]
+        self, waiting: list[tuple[_Order, int, _HeldClaim]], look_at: Callable[[Iterable[_HeldClaim]], None]
     ) -> set[ObjectKey]:
         """Decides the entries that wait, and those that this changes; returns whose answer has changed.
 
@@ -333,7 +333,7 @@ class Claims:
         return woken
 
     @staticmethod
-    def _decide(entry: _Entry) -> None:
+    def _decide(entry: _HeldClaim) -> None:
         """Whether an entry holds, by those that come before it."""
         node = entry.node
         found = [
@@ -349,18 +349,18 @@ class Claims:
                 insort(above.below, entry, key=_order)
 
     @staticmethod
-    def _let_go(entry: _Entry) -> None:
+    def _let_go(entry: _HeldClaim) -> None:
         """Take an entry out of the lists of those that hold."""
         _take(entry.node.holding, entry)
         for above in entry.node.ancestors():
             _take(above.below, entry)
 
-    def _remove(self, entry: _Entry) -> None:
+    def _remove(self, entry: _HeldClaim) -> None:
         _take(entry.node.entries, entry)
         if entry.holds:
             self._let_go(entry)
 
-    def _prune(self, entry: _Entry) -> None:
+    def _prune(self, entry: _HeldClaim) -> None:
         """Remove nodes on which nothing is claimed any more."""
         node = entry.node
         while node.parent is not None and not node.entries and not node.children:
@@ -372,26 +372,26 @@ class Claims:
             del self._roots[root]
 
 
-def _answer(entry: _Entry) -> Conflict | None:
+def _answer(entry: _HeldClaim) -> ClaimConflict | None:
     """What the deployment is told about its claim."""
     if entry.holder is None:
         return None
-    return Conflict(entry.claim, entry.holder.claimant.key, entry.holder.claim.value)
+    return ClaimConflict(entry.claim, entry.holder.claimant.key, entry.holder.claim.value)
 
 
 def _segments(claim: Claim) -> list[str]:
     return claim.value.strip("/").split("/") if claim.kind is ClaimKind.PATH else [claim.value]
 
 
-def _take(entries: list[_Entry], entry: _Entry) -> None:
+def _take(entries: list[_HeldClaim], entry: _HeldClaim) -> None:
     """Remove an entry of a sorted list."""
     del entries[bisect_left(entries, entry.order, key=_order)]
 
 
-def _behind(entry: _Entry) -> Iterator[_Entry]:
+def _behind(entry: _HeldClaim) -> Iterator[_HeldClaim]:
     """The claims that an entry takes from others if it holds: those that overlap with it and come later."""
 
-    def later(entries: list[_Entry]) -> Iterator[_Entry]:
+    def later(entries: list[_HeldClaim]) -> Iterator[_HeldClaim]:
         for other in entries[bisect_right(entries, entry.order, key=_order) :]:
             if entry.overlaps(other):
                 yield other

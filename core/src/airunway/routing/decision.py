@@ -20,9 +20,9 @@ from airunway.resource import (
     number_at,
     text_at,
 )
-from airunway.routing.backends import Backend, BackendKind, Waiting, live_backend, picker_state
+from airunway.routing.backends import Backend, BackendKind, NoBackendYet, live_backend, picker_state
 from airunway.routing.changes import changes_of
-from airunway.routing.claims import ClaimKind, Conflict
+from airunway.routing.claims import ClaimConflict, ClaimKind
 from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, parents_of, verdict_of
 from airunway.routing.groups import group_status, mismatch, told
 from airunway.routing.intent import (
@@ -47,7 +47,7 @@ from airunway.routing.parts import (
     wants_pool,
 )
 from airunway.routing.remarks import FIELD_OF_CLAIM, as_served, asked_for, holding, lost_remarks
-from airunway.routing.routes import Rules, annotations_for, request_timeout, route, rules_in
+from airunway.routing.routes import RouteRules, annotations_for, request_timeout, route, rules_in
 from airunway.status.conditions import Condition, is_dry_run, is_paused
 from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import Verdict
@@ -170,9 +170,9 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
     return replace(_not_ready(facts, intent, reason, message), transient=not facts.config_unusable)
 
 
-def _no_backend(facts: Facts, intent: Intent) -> Waiting | None:
+def _no_backend(facts: Facts, intent: Intent) -> NoBackendYet | None:
     found = backend_in(facts, intent)
-    return found if isinstance(found, Waiting) else None
+    return found if isinstance(found, NoBackendYet) else None
 
 
 def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
@@ -220,7 +220,7 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
         return _not_ready(facts, intent, "ReferenceNotFound", message, made=made)
     verdict = verdict_of(facts.user_route, gateways=facts.gateways, pool=facts.pool_behind)
     found = backend if isinstance(backend, Backend) else None
-    if isinstance(backend, Waiting):
+    if isinstance(backend, NoBackendYet):
         verdict = Verdict(ready=False, reason=backend.reason, message=backend.message)
     elif verdict.ready:
         verdict = _hindrance(facts, intent, backend, lost=()) or verdict
@@ -260,7 +260,7 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
         return _not_ready(facts, intent, intent.path_reason, intent.path_problem, made=kept_pool(facts))
     found = backend_in(facts, intent)
     shared = {kind: rule.backends for kind, rule in facts.held_rules.items() if rule.backends}
-    if isinstance(found, Waiting) and not shared:
+    if isinstance(found, NoBackendYet) and not shared:
         if facts.lent_rules:
             return _lent(facts, intent, waiting=found)
         waiting = _not_ready(facts, intent, found.reason, found.message, made=kept_pool(facts))
@@ -270,7 +270,7 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     lost = {conflict.claim.kind for conflict in facts.conflicts} | set(facts.lent_rules)
     if backend is None:  # its route leads to the others of its group only
         lost |= set(ClaimKind) - set(shared)
-    rules = Rules(
+    rules = RouteRules(
         path="" if ClaimKind.PATH in lost else intent.path,
         model_name="" if ClaimKind.MODEL_NAME in lost or intent.name_denied else intent.model_name,
     )
@@ -297,7 +297,9 @@ _NOWHERE = Backend(kind=BackendKind.SERVICE, name="")
 """The backend of a deployment that has none yet, and whose route leads to others of its group."""
 
 
-def _lent(facts: Facts, intent: Intent, *, backend: Backend | None = None, waiting: Waiting | None = None) -> Decision:
+def _lent(
+    facts: Facts, intent: Intent, *, backend: Backend | None = None, waiting: NoBackendYet | None = None
+) -> Decision:
     """No route of its own: the route of another deployment of its group has all that it claims."""
     made = pool_and_picker(facts, backend) if backend is not None else kept_pool(facts)
     verdict = _of_group(facts, None)
@@ -315,10 +317,10 @@ def _lent(facts: Facts, intent: Intent, *, backend: Backend | None = None, waiti
     return Decision(objects=made, condition=_condition(verdict), gateway=status, probe=intent.probe)
 
 
-def _lent_rules(facts: Facts, intent: Intent, own: Rules | None = None) -> Rules:
+def _lent_rules(facts: Facts, intent: Intent, own: RouteRules | None = None) -> RouteRules:
     """The rules by which requests reach the deployment: its own, and those of its group."""
-    lent, own = facts.lent_rules, own or Rules()
-    return Rules(
+    lent, own = facts.lent_rules, own or RouteRules()
+    return RouteRules(
         path=own.path or (intent.path if ClaimKind.PATH in lent else ""),
         model_name=own.model_name or (intent.model_name if ClaimKind.MODEL_NAME in lent else ""),
     )
@@ -361,7 +363,7 @@ def _of_group(facts: Facts, own: Verdict | None, *, own_path: str = "", settled:
     return replace(verdict, message=text)
 
 
-def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: Rules) -> Decision:
+def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: RouteRules) -> Decision:
     deployment, config = facts.deployment, facts.config
     shared = {kind: rule.backends for kind, rule in facts.held_rules.items() if rule.backends}
     chosen, pool_is_missing = picker_in(facts), backend.ours and facts.own_pool is None
@@ -417,12 +419,12 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
 def _silent(facts: Facts, intent: Intent, warnings: Sequence[str]) -> Decision:
     """No route, and no condition: what hinders it is a warning."""
     target = intent.choice.target
-    status = _status(facts, intent, ready=False, target=target, backend=None, rules=Rules(), warnings=warnings)
+    status = _status(facts, intent, ready=False, target=target, backend=None, rules=RouteRules(), warnings=warnings)
     return Decision(objects=kept_pool(facts), gateway=status)
 
 
 def _hindrance(
-    facts: Facts, intent: Intent, backend: Backend, *, lost: Sequence[Conflict], only_refusals: bool = False
+    facts: Facts, intent: Intent, backend: Backend, *, lost: Sequence[ClaimConflict], only_refusals: bool = False
 ) -> Verdict | None:
     """What is missing although a route may be accepted: a rule, or the picker behind it.
 
@@ -507,7 +509,7 @@ def _not_ready(
     return Decision(
         objects=made,
         condition=_condition(Verdict(ready=False, reason=reason, message=message)),
-        gateway=_status(facts, intent, ready=False, target=intent.choice.target, backend=None, rules=Rules()),
+        gateway=_status(facts, intent, ready=False, target=intent.choice.target, backend=None, rules=RouteRules()),
     )
 
 
@@ -518,7 +520,7 @@ def _status(
     ready: bool | None,
     target: Target | None,
     backend: Backend | None,
-    rules: Rules | None = None,
+    rules: RouteRules | None = None,
     warnings: Sequence[str] = (),
 ) -> Resource:
     """``status.gateway``; `rules` are those that are made (None: as the deployment wants them)."""

@@ -33,7 +33,7 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.routing.claims import Claim, Claimant, ClaimKind, Conflict, claimant_of
+from airunway.routing.claims import Claim, Claimant, ClaimConflict, ClaimKind, claimant_of
 from airunway.routing.gateways import (
     ChosenGateway,
     Detection,
@@ -129,7 +129,7 @@ class Facts:
     """The API server refused the pool, or an object of the picker before it, when it was last written."""
     refused: Collection[Target] = ()
     """Where a Gateway has last refused a route of the namespace (`is_shut_out`)."""
-    conflicts: Sequence[Conflict] = ()
+    conflicts: Sequence[ClaimConflict] = ()
     """The claims of the deployment that others hold (`Claims.conflicts`)."""
     group: Group | None = None
     """What it shares with others of its group; None: nothing."""

@@ -7,8 +7,8 @@ from airunway.resource import Resource, mapping_at, text_at
 from airunway.routing.backends import (
     Backend,
     BackendKind,
+    NoBackendYet,
     Picker,
-    Waiting,
     announced,
     backend_of,
     live_backend,
@@ -51,7 +51,7 @@ def wants_pool(facts: Facts) -> bool:
     return isinstance(wanted, Backend) and wanted.ours
 
 
-def backend_in(facts: Facts, intent: Intent) -> Backend | Waiting:
+def backend_in(facts: Facts, intent: Intent) -> Backend | NoBackendYet:
     """The backend; that of the live route while the endpoint is not reported, or the provider's capabilities are not
     known.
     """
@@ -93,7 +93,7 @@ def _apart(facts: Facts, pool: Resource | None) -> Backend | None:
 def member_of(facts: Facts, intent: Intent, claimant: Claimant) -> Member:
     """The deployment as a member of its group."""
     backend = backend_in(facts, intent)
-    if isinstance(backend, Waiting):
+    if isinstance(backend, NoBackendYet):
         return Member(claimant=claimant, weight=weight_of(facts.deployment), answers=answers(facts.deployment))
     chosen, led_to = picker_in(facts), backend
     if backend.ours and facts.own_pool is None:
@@ -139,7 +139,7 @@ def kept_pool(facts: Facts) -> tuple[Resource, ...]:
         pools_served=True,
         picker=picker_in(facts) is not None,
     )
-    if isinstance(found, Waiting):
+    if isinstance(found, NoBackendYet):
         found = live_pool(facts.deployment, live) or found
     if not (isinstance(found, Backend) and found.ours):
         return ()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airunway.configs.resolution import BUILT_IN, RoutingRequest
 from airunway.resource import Resource, condition_of, text_at
-from airunway.routing.claims import ClaimKind, Conflict
+from airunway.routing.claims import ClaimConflict, ClaimKind
 from airunway.routing.gateways import Target, gateway_key, unserved
 from airunway.routing.intent import CONDITION, Facts, Intent
 from airunway.status.rollup import Verdict
@@ -36,7 +36,7 @@ def lost_remarks(facts: Facts, intent: Intent) -> list[str]:
     return found
 
 
-def holding(entry: Conflict) -> str:
+def holding(entry: ClaimConflict) -> str:
     """Who has what a deployment claims, such as ``path /ml/a/b (ModelDeployment x/y holds /ml/a)``."""
     group = f" of group {entry.group}" if entry.group else ""
     held = (

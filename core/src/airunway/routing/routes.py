@@ -27,7 +27,7 @@ _MAX_HEADER = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class RouteRules:
     """The rules of a route; an empty text means that the rule is left out."""
 
     path: str = ""
@@ -41,7 +41,7 @@ def route(
     name: str,
     *,
     target: Target,
-    rules: Rules,
+    rules: RouteRules,
     backend: Backend | None,
     timeout: str = "",
     annotations: Mapping[str, str] | None = None,
@@ -174,10 +174,10 @@ def _is_key(key: str) -> bool:
     return len(prefix) <= 253 and all(map(_LABEL.fullmatch, labels)) and _NAME.fullmatch(name) is not None
 
 
-def rules_in(live: Resource) -> Rules:
+def rules_in(live: Resource) -> RouteRules:
     """The rules of a route of ours that exists."""
     found = {claim.kind: claim.value for claim in reversed(claims_in(live))}
-    return Rules(path=found.get(ClaimKind.PATH, ""), model_name=found.get(ClaimKind.MODEL_NAME, ""))
+    return RouteRules(path=found.get(ClaimKind.PATH, ""), model_name=found.get(ClaimKind.MODEL_NAME, ""))
 
 
 def claims_in(live: Resource) -> tuple[Claim, ...]:
