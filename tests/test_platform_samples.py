@@ -97,6 +97,27 @@ async def test_the_samples_of_the_model_cache_apply_as_they_stand(
     assert claims_named(deployments["compiled"]) == ("compiled-kernels",)
 
 
+SIDE_BY_SIDE = FOLDER.with_name("side-by-side")
+
+
+@pytest.mark.apiserver
+async def test_the_samples_of_two_versions_and_the_commands_of_their_page_work(
+    client: Client, kubectl: Callable[..., CompletedProcess[str]], namespace: str
+) -> None:
+    await install_definitions(client)
+    done = kubectl("apply", "--namespace", namespace, "-f", str(SIDE_BY_SIDE))
+    assert len(done.stdout.splitlines()) == 2
+    assert "SHARE" in kubectl("get", "md", "--namespace", namespace, "-o", "wide").stdout
+    patch = '{"spec":{"gateway":{"weight":9}}}'
+    kubectl("patch", "md", "chat-v2", "--namespace", namespace, "--type", "merge", "-p", patch)
+    found = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace, "chat-v2"))
+    assert (found["spec"]["gateway"]["group"], found["spec"]["gateway"]["weight"]) == ("chat", 9)
+    assert found["metadata"]["generation"] == 2
+    kubectl("delete", "md", "chat-v1", "--namespace", namespace, "--wait=false")
+    page = (FOLDER.parents[1] / "docs" / "side-by-side.md").read_text(encoding="utf-8")
+    assert f"kubectl patch md chat-v2 --namespace ml-team --type merge -p '{patch}'" in page
+
+
 TEMPLATES = FOLDER.with_name("templates")
 
 

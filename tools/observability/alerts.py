@@ -44,6 +44,20 @@ ALERTS: tuple[Alert, ...] = (
         ),
     ),
     Alert(
+        name="AirunwayNoShare",
+        expression="max by (namespace, name, group) (airunway_gateway_share) == 0"
+        " and max by (namespace, name, group) (airunway_gateway_weight) > 0",
+        lasting="15m",
+        severity="warning",
+        summary="ModelDeployment {{ $labels.namespace }}/{{ $labels.name }} has a weight and no share",
+        description="For 15 minutes it has got none of the requests that group {{ $labels.group }} shares.",
+        meaning="A version beside others has a weight above 0, and cannot answer; the others get its requests.",
+        steps=(
+            "`airunway status md/NAME -n NAMESPACE` shows the share, and what the deployment waits for.",
+            "The message of the condition GatewayReady says why it has no share (docs/side-by-side.md).",
+        ),
+    ),
+    Alert(
         name="AirunwayReconcileErrors",
         expression='sum by (controller) (rate(airunway_reconcile_total{result="error"}[10m]))'
         " / sum by (controller) (rate(airunway_reconcile_total[10m])) > 0.1",

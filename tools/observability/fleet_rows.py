@@ -89,6 +89,17 @@ ROWS: tuple[Row, ...] = (
                 description="Desired, ready and available replicas of all chosen deployments.",
             ),
             Panel(
+                title="Shares at the gateway",
+                width=12,
+                queries=(
+                    (
+                        f"max by (namespace, name, group) (airunway_gateway_share{{{IN_NAMESPACE}}})",
+                        "{{namespace}}/{{group}}: {{name}}",
+                    ),
+                ),
+                description="Percent of the requests that each deployment gets of what its group shares.",
+            ),
+            Panel(
                 title="Phase of each deployment",
                 kind="table",
                 width=12,

@@ -31,6 +31,7 @@ KEYWORDS = {
     "maxProperties",
     "minLength",
     "minimum",
+    "maximum",
     "pattern",
     "properties",
     "required",
@@ -175,7 +176,7 @@ def test_lists_of_named_things_merge_by_name() -> None:
             ["md"],
             ["airunway", "all"],
             ["Phase", "Model", "Engine", "Provider", "Ready", "Reason", "Age"],
-            ["Endpoint", "Message"],
+            ["Endpoint", "Share", "Message"],
         ),
         (
             "InferenceProviderConfig",

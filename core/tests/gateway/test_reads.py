@@ -38,6 +38,7 @@ CORPUS = [
     deployment(gateway=asked(), status=STATUS),
     deployment(gateway=asked(gatewayRef={"name": "gw", "namespace": "infra"}), status=STATUS),
     deployment(gateway=asked(httpRouteRef="mine"), status=STATUS),
+    deployment(gateway=asked(group="chat", weight=3), status={**STATUS, "replicas": {"ready": 1}}),
     deployment(gateway=asked(), model=NAMELESS, image="me/mine:1", status=STATUS),
     deployment(gateway=asked(), status={**STATUS, "endpoint": {"pool": {"name": "theirs"}, "service": "x", "port": 1}}),
     deployment(gateway=asked(), status={"phase": "Pending", "conditions": []}),
@@ -56,7 +57,14 @@ def one_pass(base: Facts, obj: Resource) -> object:
     intent = intent_of(seen)
     claims = claims_of(seen, intent)
     asks = serves(obj) and serves_generation(obj)
-    found = decide(seen, intent), claims, served_of(seen, claims), asks, claimant_of(obj), tuple(references(obj))
+    found = (
+        decide(seen, intent),
+        claims,
+        served_of(seen, claims, claimant_of(obj)),
+        asks,
+        claimant_of(obj),
+        tuple(references(obj)),
+    )
     return awaits_verdict(obj, base.config), found
 
 

@@ -15,7 +15,7 @@ from airunway.cli.status import fleet_lines, status_lines
 from airunway.resource import Resource
 from airunway.status.reasons import CODES
 from airunway.view import DeploymentSnapshot, TreeNode, Unseen, deployment_view
-from airunway.view.deployment import LONGEST
+from airunway.view.deployment import LONGEST, DeploymentView
 from airunway.view.fleet import FleetFilter, fleet_view
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -194,6 +194,17 @@ def test_a_gateway_that_knows_the_model_by_its_name_alone_is_shown_with_the_head
     own_route = deployment(gateway=gateway)
     own_route["spec"]["gateway"] = {"httpRouteRef": "own"}
     assert deployment_view(snapshot(deployment=own_route)).header == ""
+
+
+def test_the_share_of_a_group_is_shown_with_whose_route_has_the_rule() -> None:
+    def of(holder: str) -> DeploymentView:
+        gateway = {"ready": True, "group": {"name": "chat", "holder": holder, "share": 10}}
+        return deployment_view(snapshot(deployment=deployment(gateway=gateway)))
+
+    assert "Share:    10 % of group chat, by the route of chat-v1" in text_of(of("chat-v1"))
+    name = of("chat-v1").name
+    assert of(name).share == "10 % of group chat, by its own route"
+    assert deployment_view(snapshot(deployment=deployment())).share == ""
 
 
 def test_the_template_is_shown_with_its_condition_and_the_model_that_it_gives() -> None:

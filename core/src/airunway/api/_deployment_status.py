@@ -134,6 +134,18 @@ class EndpointStatus(ApiModel):
     )
 
 
+class GroupStatus(ApiModel):
+    """The deployments with which this one shares a path or a model name at the gateway."""
+
+    name: str | None = Field(default=None, max_length=63, description="Name of the group.")
+    holder: str | None = Field(
+        default=None, max_length=253, description="ModelDeployment whose route has the rule that the group shares."
+    )
+    share: Int32 | None = Field(
+        default=None, description="Percent of the shared requests that this deployment gets, a number."
+    )
+
+
 class GatewayStatus(ApiModel):
     """Where the model is served through the gateway."""
 
@@ -147,6 +159,9 @@ class GatewayStatus(ApiModel):
     path: str | None = Field(default=None, max_length=1024, description="URL path of the model.")
     model_name: str | None = Field(default=None, max_length=2048, description="Model name to send in requests.")
     gateway_namespace: str | None = Field(default=None, description="Namespace of the Gateway.")
+    group: GroupStatus | None = Field(
+        default=None, description="Share of the requests, where other deployments of its group claim the same."
+    )
     warnings: list[_Short] = Field(
         default_factory=list,
         max_length=8,

@@ -71,6 +71,8 @@ _OUTLINE = (
     ("gateway", "pathTemplate"),
     ("gateway", "modelName"),
     ("gateway", "httpRouteRef"),
+    ("gateway", "group"),
+    ("gateway", "weight"),
     ("gateway", "gatewayRef", "name"),
     ("gateway", "gatewayRef", "namespace"),
     ("gateway", "gatewayRef", "sectionName"),

@@ -100,6 +100,13 @@ _ALL = (
             _column("Reason", ".status.reason", "Why the state is what it is, as one word."),
             _AGE,
             _column("Endpoint", ".status.endpoint.url", "Address in the cluster.", wide=True),
+            _column(
+                "Share",
+                ".status.gateway.group.share",
+                "Percent of the requests that its group shares.",
+                type="integer",
+                wide=True,
+            ),
             _column("Message", ".status.message", "Why the state is what it is.", wide=True),
         ),
         rules=MODEL_DEPLOYMENT_RULES,

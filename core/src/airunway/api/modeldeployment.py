@@ -483,6 +483,18 @@ class GatewaySpec(ApiModel):
     annotations: dict[str, Value] = Field(
         default_factory=dict, max_length=MAX_ENTRIES, description="Annotations of the created route. Default: none."
     )
+    group: Text = Field(
+        default=None,
+        max_length=63,
+        description="Deployments of this namespace with the same group share the paths and model names that they have "
+        "in common, by weight. Default: none.",
+    )
+    weight: int | None = Field(
+        default=None,
+        ge=0,
+        le=1000,
+        description="Proportional share of the requests that the group shares, a number. Default: 1.",
+    )
 
 
 class TemplateReference(ApiModel):

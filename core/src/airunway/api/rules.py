@@ -709,12 +709,36 @@ def _ceiling_rules() -> Iterator[ValidationRule]:
     yield number_rule("spec.scaling", "nodesPerReplica", MAX_NODES)
 
 
+def _group_rules() -> Iterator[ValidationRule]:
+    """The rules about ``spec.gateway.group`` and ``weight`` (docs/side-by-side.md)."""
+    path, has_group = "spec.gateway", "has(self.group) && self.group != ''"
+    yield ValidationRule(
+        path=path,
+        expression=f"!({has_group}) || self.group.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        message="gateway.group is a DNS label: lower-case letters, digits and '-', such as chat",
+        field=".group",
+    )
+    yield ValidationRule(
+        path=path,
+        expression=f"!has(self.weight) || ({has_group})",
+        message="weight has an effect with group only",
+        field=".weight",
+    )
+    yield ValidationRule(
+        path=path,
+        expression=f"!({has_group}) || !has(self.httpRouteRef) || self.httpRouteRef == ''",
+        message="a route of your own has its own weights: remove group or httpRouteRef",
+        field=".group",
+    )
+
+
 MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (
     *_name_rules(),
     *_gpu_rules(),
     *_mode_rules(),
     *_field_rules(),
     *path_template_rules("spec.gateway"),
+    *_group_rules(),
     *_ceiling_rules(),
     *storage_rules(),
 )

@@ -60,6 +60,8 @@ def config_lines(explained: Resource) -> Iterator[str]:
         yield f"  Gateway: {routing.get('gatewayNamespace', '')}/{routing['gatewayName']} (by {by})"
     elif "gatewayNamedBy" in routing:
         yield f"  Gateway: named by {routing['gatewayNamedBy']}"
+    if "share" in routing:
+        yield f"  Share:   {routing['share']}"
     if "path" in routing or "pathTemplate" in routing:
         path = routing.get("path") or routing.get("pathProblem") or "known once the deployment is created"
         yield f"  Path:    {path} (template {routing['pathTemplate']}, from {routing['pathTemplateFrom']})"

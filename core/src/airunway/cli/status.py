@@ -395,6 +395,8 @@ def _facts(view: DeploymentView) -> Iterator[Line]:
     if view.url:
         needs = f" (requests need the header {view.header})" if view.header else ""
         yield Line(f"Gateway:  {view.url}{needs}", "", 10)
+    if view.share:
+        yield Line(f"Share:    {view.share}", "", 10)
 
 
 _WHEN = {

@@ -26,6 +26,7 @@ from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.routing.backends import picker_for
 from airunway.routing.claims import Claims
+from airunway.routing.groups import answers_in_group
 from airunway.routing.intent import CONDITION, Flags, Probe
 from airunway.routing.rights import MODEL_NAMES, PATH_PREFIXES, RouteRights, granted_by
 from airunway.status.conditions import verdict_in
@@ -261,7 +262,7 @@ def _may_use(deployment: Resource, gateway: ObjectKey) -> bool:
 
 READS = Reads(
     status=("endpoint", "selector", "engine", "provider.name", "effectiveRuntimeConfig"),
-    made=(serves, serves_generation, verdict_in, is_refused),
+    made=(serves, serves_generation, verdict_in, is_refused, answers_in_group),
 )
 """What a pass reads of the status that others write."""
 

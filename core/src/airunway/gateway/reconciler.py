@@ -18,21 +18,35 @@ from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFER
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
 from airunway.owned.apply import Applied, WriteHistory, apply_objects
-from airunway.owned.objects import complete, identity_in, our_labels
+from airunway.owned.objects import complete, identity_in, is_ours, our_labels
 from airunway.owned.writer import REFUSED_RETRY, Writer
 from airunway.process.logs import log_phase
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, text_at, uid_of
-from airunway.routing.claims import Claim, Claimant, Claims, claimant_of
+from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims
 from airunway.routing.decision import Decision, decide
 from airunway.routing.gateways import Target, gateway_key, is_shut_out, parents_of, unserved, verdict_of
-from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Intent, Probe, claims_of, intent_of, served_of
+from airunway.routing.groups import Group, Member, SharedRule, recorded_group, shares
+from airunway.routing.intent import (
+    CONDITION,
+    MARK,
+    Facts,
+    Flags,
+    Intent,
+    Probe,
+    claimant_in,
+    claims_of,
+    intent_of,
+    served_of,
+)
+from airunway.routing.parts import member_of
 from airunway.routing.rights import RouteRights
 from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
-from airunway.status.conditions import SERVED, Condition, conditions_in, written
+from airunway.status.conditions import SERVED, Condition, conditions_in, is_dry_run, is_paused, written
 from airunway.status.events import ConditionEvents
+from airunway.status.rollup import Verdict
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +55,9 @@ _TRANSIENT = 2.0
 
 _HANDOVER = 3.0
 """Seconds for which the route of a deployment in deletion waits for the route of the next one."""
+
+_ONE_A_MINUTE = 60.0
+"""Seconds between two events about the shares of a group."""
 
 _LOOK = 0.25
 """Seconds between two looks at that one."""
@@ -65,8 +82,17 @@ class _Memory:
     """The newest answer of the model server."""
     pool_refused: bool = False
     """The API server refused the pool, or an object of its picker, and there is no pool."""
+    seen_by_group: object = None
+    """What the others of its group have been woken for: its backend, readiness and weight, the state of its route."""
+    shares: str | None = None
+    """What was last announced of the shares of its group."""
+    announced: datetime | None = None
     deleted_since: datetime | None = None
     """When it was first known to be in deletion."""
+    settling_since: datetime | None = None
+    """When the route of its group was last changed, and the Gateway had not answered yet."""
+    left_since: datetime | None = None
+    """When its route began to wait for the next holder of what it shares with its former group."""
     waiting_since: datetime | None = None
     """When a transient state without a status began."""
 
@@ -125,8 +151,8 @@ class RouteReconciler:
         self._wake_all(woken)
 
     def _put(self, deployment: Resource, facts: Facts, intent: Intent | None = None) -> frozenset[ObjectKey]:
-        claims = claims_of(facts, intent)
-        return self._claims.put(claimant_of(deployment), claims, served_of(facts, claims))
+        claims, claimant = claims_of(facts, intent), claimant_in(facts, intent)
+        return self._claims.put(claimant, claims, served_of(facts, claims, claimant))
 
     def _wake_all(self, woken: Iterable[ObjectKey]) -> None:
         for other in woken:
@@ -146,8 +172,8 @@ class RouteReconciler:
 
         def claimed(deployment: Resource) -> tuple[Claimant, tuple[Claim, ...], frozenset[Claim]]:
             facts = self._wanted(deployment)
-            claims = claims_of(facts)
-            return claimant_of(deployment), claims, served_of(facts, claims)
+            claims, claimant = claims_of(facts), claimant_in(facts)
+            return claimant, claims, served_of(facts, claims, claimant)
 
         self._claims.rebuild(claimed(deployment) for deployment in deployments if not is_deleting(deployment))
 
@@ -177,13 +203,18 @@ class RouteReconciler:
         memory, wanted = self._memories.of(deployment), self._wanted(deployment)
         intent = intent_of(wanted)
         self._wake_all(self._put(deployment, wanted, intent))
+        self._leave_group(deployment, wanted, intent)
         facts = replace(self._facts(wanted), pool_refused=memory.pool_refused)
+        facts = replace(facts, group=self._group_of(facts, intent))
+        self._wake_group(facts, intent, memory)
         decision, retry = decide(facts, intent), None
         if decision.makes_picker and await self._has_role() is False:
             decision, retry = decide(replace(facts, picker_role=False), intent), _ROLE_RETRY
         wake, condition = soonest(decision.requeue_after, retry), decision.condition
         if decision.probe and self._may_ask(deployment):
             self._ask(deployment)
+        if (left := self._awaits_holder(facts, decision, memory)) is not None:
+            return left
         if decision.objects is not None:
             trouble, again = await self._carry_out(deployment, decision, memory)
             if memory.pool_refused != facts.pool_refused:
@@ -192,7 +223,134 @@ class RouteReconciler:
                 condition = trouble
             wake = soonest(wake, again)
         late = await self._report(deployment, decision, condition, memory)
-        return soonest(wake, late)
+        return soonest(wake, late, self._announce_shares(facts, memory))
+
+    # ---------------------------------------------------------------------------------------------------------- groups
+
+    def _group_of(self, facts: Facts, intent: Intent) -> Group | None:
+        """What the deployment shares with others of its group; None if nothing."""
+        me = claimant_in(facts, intent)
+        mates = self._claims.group(me) if me.group else ()
+        if len(mates) < 2 or me not in mates:
+            return None
+        targets = {mate: self._target_of(mate.key, facts, intent, me) for mate in mates}
+        elsewhere = ""
+        for mate in mates:
+            if mate < me and targets[mate] is not None and targets[me] is not None and targets[mate] != targets[me]:
+                elsewhere = f"ModelDeployment {mate.name}, which is older, is on Gateway {targets[mate]}"
+                break
+        members: dict[Claimant, Member] = {}
+        rules: dict[ClaimKind, SharedRule] = {}
+        for claim, (holder, sharing) in self._claims.shared(me.key).items():
+            if claim.kind in rules or claim.value not in (intent.path, intent.model_name):
+                continue
+            for mate in sharing:
+                if mate not in members and (found := self._member(mate, facts, intent, me)) is not None:
+                    members[mate] = found
+            route = self._caches.find(HTTP_ROUTE, holder.key)
+            verdict = verdict_of(route, gateways=facts.gateways)
+            if route is not None and claim not in self._placed(route, claim):
+                verdict = Verdict(ready=False, reason="WaitingForGateway", message="the shared rule is being written")
+            live = self._deployments.get(holder.key)
+            rules[claim.kind] = SharedRule(
+                value=claim.value,
+                holder=holder,
+                shares=shares([members[mate] for mate in sharing if mate in members], holder),
+                route=verdict,
+                held_still=live is not None and (is_paused(live) or is_dry_run(live)),
+            )
+        ordered = {kind: rules[kind] for kind in ClaimKind if kind in rules}
+        return Group(me=me, rules=ordered, elsewhere=elsewhere) if ordered or elsewhere else None
+
+    @staticmethod
+    def _placed(route: Resource, claim: Claim) -> set[Claim]:
+        """The claims of a route, on the listener of a claim where the route is on all of them."""
+        return {each if each.section else each._replace(section=claim.section) for each in claims_in(route)}
+
+    def _target_of(self, key: ObjectKey, facts: Facts, intent: Intent, me: Claimant) -> Target | None:
+        if key == me.key:
+            return intent.choice.target
+        deployment = self._deployments.get(key)
+        return intent_of(self._wanted(deployment)).choice.target if deployment is not None else None
+
+    def _member(self, mate: Claimant, facts: Facts, intent: Intent, me: Claimant) -> Member | None:
+        if mate.key == me.key:
+            return member_of(replace(facts, group=Group(me=me)), intent, me)
+        deployment = self._deployments.get(mate.key)
+        if deployment is None:
+            return None
+        memory = self._memories.find(deployment)
+        theirs = replace(
+            self._facts(self._wanted(deployment)),
+            group=Group(me=mate),
+            pool_refused=memory is not None and memory.pool_refused,
+            picker_role=self._role[0],
+        )
+        return member_of(theirs, intent_of(theirs), mate)
+
+    def _wake_group(self, facts: Facts, intent: Intent, memory: _Memory) -> None:
+        """Wake the others of the group if what their shares or conditions depend on has changed."""
+        me = claimant_in(facts, intent)
+        if not me.group:
+            memory.seen_by_group = None
+            return
+        route = facts.own_route
+        verdict = verdict_of(route, gateways=facts.gateways) if route is not None else None
+        paused = is_paused(facts.deployment) or is_dry_run(facts.deployment)
+        rules = frozenset(claims_in(route)) if route is not None else None
+        seen = (self._member(me, facts, intent, me), intent.choice.target, verdict, paused, rules)
+        if seen != memory.seen_by_group:
+            memory.seen_by_group = seen
+            self._wake_all(mate.key for mate in self._claims.group(me) if mate.key != me.key)
+
+    def _leave_group(self, deployment: Resource, facts: Facts, intent: Intent) -> None:
+        """Let the others of a group that a deployment has left claim at once what they have shared with it."""
+        recorded = recorded_group(deployment)
+        me = claimant_in(facts, intent)
+        if recorded and recorded != me.group:
+            for mate in self._claims.group(me._replace(group=recorded)):
+                if mate.key != me.key:
+                    self.claim(mate.key, self._deployments.get(mate.key))
+
+    def _awaits_holder(self, facts: Facts, decision: Decision, memory: _Memory) -> float | None:
+        """Seconds until the next look, while the route keeps a rule that its former group has now, and does not serve
+        yet.
+        """
+        live = facts.own_route
+        if decision.objects is None or live is None or not recorded_group(facts.deployment):
+            memory.left_since = None
+            return None
+        route = next((obj for obj in decision.objects if obj["kind"] == HTTP_ROUTE.kind), None)
+        stays = set()
+        if route is not None:
+            stays = {claim.value for claim in claims_in(route)}
+        late = [claim for claim in claims_in(live) if claim.value not in stays and self._is_late(claim, facts.key)]
+        if not late:
+            memory.left_since = None
+            return None
+        now = self._clock()
+        memory.left_since = memory.left_since or now
+        left = _HANDOVER - (now - memory.left_since).total_seconds()
+        return min(left, _LOOK) if left > 0 else None
+
+    def _announce_shares(self, facts: Facts, memory: _Memory) -> float | None:
+        """Emit an event where the shares of a group changed; returns the seconds until one that waits is due."""
+        rule = facts.group.main if facts.group is not None else None
+        if rule is None or facts.group is None or rule.holder.key != facts.key:
+            memory.shares = None
+            return None
+        text = ", ".join(f"{share.member.claimant.name} {share.percent} %" for share in rule.shares)
+        if memory.shares is None and recorded_group(facts.deployment):
+            memory.shares = text  # as an earlier leader left it
+        if memory.shares == text:
+            return None
+        now = self._clock()
+        if memory.announced is not None and (left := _ONE_A_MINUTE - (now - memory.announced).total_seconds()) > 0:
+            return left
+        memory.shares, memory.announced = text, now
+        note = f"group {facts.group.me.group}, {rule.value}: {text}"
+        self._events.emit(facts.deployment, reason="ShareChanged", note=note, action="Route")
+        return None
 
     async def _release(self, deployment: Resource) -> float | None:
         """Delete the route of a deployment that is being deleted; returns the seconds until it may go.
@@ -211,10 +369,10 @@ class RouteReconciler:
         await self._writer.delete(live)
         return None
 
-    def _is_late(self, claim: Claim) -> bool:
-        """Whether a deployment has this path or model name now, and its route does not serve it yet."""
+    def _is_late(self, claim: Claim, asking: ObjectKey | None = None) -> bool:
+        """Whether another deployment has this path or model name now, and its route does not serve it yet."""
         holder = self._claims.holder(claim)
-        if holder is None:
+        if holder is None or holder == asking:
             return False
         route = self._caches.find(HTTP_ROUTE, holder)
         if route is None or claim not in claims_in(route):
@@ -268,7 +426,16 @@ class RouteReconciler:
         )
         if facts.own_route is not None:
             self._note_answers(facts.own_route, refused)
+        if holder := text_at(deployment, "status", "gateway", "group", "holder"):
+            facts = replace(facts, holder_route=self._route_of(ObjectKey(key_of(deployment).namespace, holder)))
         return facts
+
+    def _route_of(self, key: ObjectKey) -> Resource | None:
+        """The route of this part for a deployment of any state."""
+        deployment, route = self._deployments.get(key), self._caches.find(HTTP_ROUTE, key)
+        if deployment is None or route is None or not is_ours(route, deployment, MARK):
+            return None
+        return route
 
     @staticmethod
     def _note_answers(route: Resource, refused: set[Target]) -> None:
@@ -345,6 +512,14 @@ class RouteReconciler:
                 return left
         else:
             memory.waiting_since = None
+        again = None
+        if decision.settling is None or condition is not decision.condition:
+            memory.settling_since = None
+        elif (condition_of(deployment, CONDITION) or {}).get("status") == "True":
+            memory.settling_since = memory.settling_since or now
+            left = _TRANSIENT - (now - memory.settling_since).total_seconds()
+            if left > 0:
+                condition, again = decision.settling, left
         status: Resource = {}
         if decision.gateway is not None:
             ready = condition is not None and condition.status is True
@@ -357,7 +532,7 @@ class RouteReconciler:
         if await self._status.write(deployment, status):
             for event in _EVENTS.of(deployment, status, more=text_at(status, "gateway", "url")):
                 self._events.emit(deployment, **event.arguments)
-        return None
+        return again
 
 
 _EVENTS = ConditionEvents(type=CONDITION, when_true="RouteReady", when_fault="RouteNotReady", faults=("RouteConflict",))

@@ -211,6 +211,18 @@ METRICS: tuple[Metric, ...] = (
         role=_CORE,
     ),
     _gauge(
+        "airunway_gateway_share",
+        ("namespace", "name", "group"),
+        "Percent of the requests that its group shares at the gateway, of each ModelDeployment that shares any.",
+        role=_CORE,
+    ),
+    _gauge(
+        "airunway_gateway_weight",
+        ("namespace", "name", "group"),
+        "Weight (spec.gateway.weight) of each ModelDeployment that shares requests with its group.",
+        role=_CORE,
+    ),
+    _gauge(
         "airunway_deployment_suspended",
         ("namespace", "name"),
         "1 for each ModelDeployment with spec.suspend; the others have no such series.",

@@ -326,6 +326,12 @@ def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
     yield from _condition_points("airunway_modeldeployment_condition", tuple(key), deployment)
     if dig(deployment, "spec", "suspend") is True:
         yield "airunway_deployment_suspended", tuple(key), 1.0
+    share = dig(deployment, "status", "gateway", "group", "share")
+    if isinstance(share, int):
+        group = str(dig(deployment, "status", "gateway", "group", "name", default=""))
+        yield "airunway_gateway_share", (*key, group), float(share)
+        weight = dig(deployment, "spec", "gateway", "weight", default=1)
+        yield "airunway_gateway_weight", (*key, group), float(weight) if isinstance(weight, int) else 1.0
     replicas = dig(deployment, "status", "replicas")
     if isinstance(replicas, dict):
         for state in _STATES:

@@ -9,6 +9,9 @@ Two claims overlap on the same value. Of two namespaces, paths overlap also wher
 segments: the longer one would take a part of the requests for the shorter one. A claim on one listener does not overlap
 with a claim on another one; a claim on all listeners (an empty section) overlaps with every claim.
 
+Deployments of one namespace with the same group share a claim: one of them holds it, for all of them, and it is no
+conflict for the others (docs/side-by-side.md).
+
     a/x claims /ml on all listeners, b/y claims /ml/chat on listener `https`: a/x is older, b/y conflicts with it.
 """
 
@@ -48,11 +51,17 @@ class Claimant(NamedTuple):
     """Creation time as the API server writes it: RFC 3339 in UTC with whole seconds, which sorts as text."""
     namespace: str
     name: str
+    group: str = ""
+    """``spec.gateway.group``; empty: it shares nothing."""
 
     @property
     def key(self) -> ObjectKey:
         """The deployment."""
         return ObjectKey(self.namespace, self.name)
+
+    def shares_with(self, other: Claimant) -> bool:
+        """Whether both are of one group."""
+        return bool(self.group) and (self.namespace, self.group) == (other.namespace, other.group)
 
 
 class ClaimConflict(NamedTuple):
@@ -62,6 +71,8 @@ class ClaimConflict(NamedTuple):
     holder: ObjectKey
     held: str = ""
     """What the holder has, where it is another path; empty: the same."""
+    group: str = ""
+    """The holder's group, which is not the deployment's."""
 
 
 def claimant_of(deployment: Resource) -> Claimant:
@@ -70,6 +81,7 @@ def claimant_of(deployment: Resource) -> Claimant:
         text_at(deployment, "metadata", "creationTimestamp") or "~",
         text_at(deployment, "metadata", "namespace"),
         text_at(deployment, "metadata", "name"),
+        text_at(deployment, "spec", "gateway", "group"),
     )
 
 
@@ -95,7 +107,11 @@ class _HeldClaim:
     def overlaps(self, other: _HeldClaim) -> bool:
         """Whether the listeners of both overlap, and their claimants differ."""
         mine, theirs = self.claim.section, other.claim.section
-        return (not mine or not theirs or mine == theirs) and self.claimant[1:] != other.claimant[1:]
+        return (not mine or not theirs or mine == theirs) and self.claimant.key != other.claimant.key
+
+    def shares(self, other: _HeldClaim) -> bool:
+        """Whether both are the same claim of one group."""
+        return self.claim == other.claim and self.claimant.shares_with(other.claimant)
 
 
 def _order(entry: _HeldClaim) -> _Order:
@@ -152,6 +168,7 @@ class Claims:
     def __init__(self) -> None:
         self._of: dict[ObjectKey, dict[Claim, _HeldClaim]] = {}
         self._roots: dict[tuple[ObjectKey, ClaimKind], _Node] = {}
+        self._groups: dict[tuple[str, str], dict[ObjectKey, Claimant]] = {}
 
     def __len__(self) -> int:
         """How many deployments claim something."""
@@ -161,6 +178,7 @@ class Claims:
         """Replaces everything: claimants with their claims, and those claims that their routes serve."""
         self._of.clear()
         self._roots.clear()
+        self._groups.clear()
         entries = []
         for claimant, its, serving in claims:
             mine = self._of.setdefault(claimant.key, {})
@@ -169,6 +187,8 @@ class Claims:
                 entries.append(entry)
             if not mine:
                 del self._of[claimant.key]
+            else:
+                self._enter(claimant)
         # In their order: each is decided once, because none that comes later changes it.
         for entry in sorted(entries, key=_order):
             entry.node.entries.append(entry)
@@ -180,6 +200,7 @@ class Claims:
         """
         key, wanted = claimant.key, frozenset(claims)
         had = self._of.get(key, {})
+        before = next(iter(had.values())).claimant if had else None
         orders = {claim: _order_of(claim, claimant, serving) for claim in wanted}
         gone = [entry for claim, entry in sorted(had.items()) if orders.get(claim) != entry.order]
         new = sorted(claim for claim, order in orders.items() if claim not in had or had[claim].order != order)
@@ -210,6 +231,10 @@ class Claims:
             self._of[key] = kept
         else:
             self._of.pop(key, None)
+        if before is not None:
+            woken.update(self._leave(before))
+        if kept:
+            woken.update(self._enter(claimant))
         woken.discard(key)
         return frozenset(woken)
 
@@ -219,13 +244,51 @@ class Claims:
         return self.put(next(iter(found.values())).claimant, ()) if found else frozenset()
 
     def conflicts(self, key: ObjectKey) -> tuple[ClaimConflict, ...]:
-        """The claims of a deployment that others hold, each with its holder; sorted."""
+        """The claims of a deployment that others hold, each with its holder; sorted. Those that its own group holds are
+        left out.
+        """
         lost = []
         for claim, entry in sorted(self._of.get(key, {}).items()):
-            if entry.holder is not None:
-                theirs = entry.holder.claim.value
-                lost.append(ClaimConflict(claim, entry.holder.claimant.key, "" if theirs == claim.value else theirs))
+            if entry.holder is not None and not entry.shares(entry.holder):
+                theirs, holder = entry.holder.claim.value, entry.holder.claimant
+                lost.append(ClaimConflict(claim, holder.key, "" if theirs == claim.value else theirs, holder.group))
         return tuple(lost)
+
+    def group(self, claimant: Claimant) -> tuple[Claimant, ...]:
+        """The deployments of its group that claim anything, in the order of their age."""
+        return tuple(sorted(self._groups.get((claimant.namespace, claimant.group), {}).values()))
+
+    def shared(self, key: ObjectKey) -> dict[Claim, tuple[Claimant, tuple[Claimant, ...]]]:
+        """What a deployment and others of its group claim: the holder, and all that share it in the order of age."""
+        found = {}
+        for claim, entry in sorted(self._of.get(key, {}).items()):
+            holder = entry.holder or entry
+            members = sorted(
+                each.claimant
+                for each in entry.node.entries
+                if each is holder or (each.holder is holder and each.shares(holder))
+            )
+            if len(members) > 1 and (entry is holder or entry.shares(holder)):
+                found[claim] = (holder.claimant, tuple(members))
+        return found
+
+    def _enter(self, claimant: Claimant) -> Iterable[ObjectKey]:
+        """Note the group of a claimant; returns all of it."""
+        if not claimant.group:
+            return ()
+        members = self._groups.setdefault((claimant.namespace, claimant.group), {})
+        members[claimant.key] = claimant
+        return members
+
+    def _leave(self, claimant: Claimant) -> Iterable[ObjectKey]:
+        """Forget the group of a claimant; returns the others of it."""
+        if not claimant.group:
+            return ()
+        members = self._groups.get((claimant.namespace, claimant.group), {})
+        members.pop(claimant.key, None)
+        if not members:
+            self._groups.pop((claimant.namespace, claimant.group), None)
+        return members
 
     def holder(self, claim: Claim) -> ObjectKey | None:
         """The deployment that holds this very path or model name: the first that overlaps; None if it is free."""

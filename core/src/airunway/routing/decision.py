@@ -10,33 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.configs.resolution import BUILT_IN, RoutingRequest, propagated
+from airunway.configs.resolution import RoutingRequest
 from airunway.redaction import bounded
 from airunway.resource import (
     Resource,
     condition_of,
     dig,
     is_deleting,
-    mapping_at,
     number_at,
     text_at,
 )
-from airunway.routing.backends import (
-    Backend,
-    BackendKind,
-    NoBackendYet,
-    Picker,
-    announced,
-    backend_of,
-    live_backend,
-    live_pool,
-    picker_for,
-    picker_state,
-    pool_objects,
-)
+from airunway.routing.backends import Backend, BackendKind, NoBackendYet, live_backend, picker_state
 from airunway.routing.changes import changes_of
 from airunway.routing.claims import ClaimConflict, ClaimKind
 from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, parents_of, verdict_of
+from airunway.routing.groups import group_status, mismatch, told
 from airunway.routing.intent import (
     CONDITION,
     Facts,
@@ -47,6 +35,16 @@ from airunway.routing.intent import (
     is_settled,
     is_suspended,
     keeps_unasked,
+)
+from airunway.routing.parts import (
+    announced_in,
+    backend_in,
+    is_foreign_pool,
+    kept_pool,
+    labels_in,
+    picker_in,
+    pool_and_picker,
+    wants_pool,
 )
 from airunway.routing.remarks import FIELD_OF_CLAIM, as_served, asked_for, holding, lost_remarks
 from airunway.routing.routes import RouteRules, annotations_for, request_timeout, route, rules_in
@@ -84,6 +82,10 @@ class Decision:
     """It usually ends within moments: a first status can be left unwritten for so long."""
     observed_generation: int | None = None
     """Generation that the condition is about; None: the deployment's own."""
+    settling: Condition | None = None
+    """The condition for the first moments after a change of the shares, if it was True: the Gateway has not answered
+    the newest generation of the route yet, and serves the one before.
+    """
     needs_pool: bool = False
     """The route leads to a pool of ours that does not exist yet: without the pool it must not be written."""
 
@@ -111,6 +113,13 @@ def decide(facts: Facts, intent: Intent | None = None) -> Decision:
         # that: with the present one, no later pass and no other process would ask the model server again.
         named_for = number_at(condition_of(deployment, CONDITION), "observedGeneration")
         decision = replace(decision, observed_generation=named_for)
+    shared = facts.held_rules or facts.lent_rules
+    if shared and decision.condition is not None and decision.condition.reason == "WaitingForGateway":
+        before = text_at(condition_of(deployment, CONDITION), "reason")
+        settled = _of_group(
+            facts, Verdict(ready=True, reason=before, message=""), own_path=_own_path(facts, intent), settled=True
+        )
+        decision = replace(decision, settling=_condition(settled))
     if is_dry_run(deployment):
         return _dry(facts, intent, decision)
     return decision
@@ -149,6 +158,8 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
     live = facts.own_route
     if live is not None:
         return _reported(facts, intent, live)
+    if facts.lent_rules:
+        return replace(_lent(facts, intent, waiting=_no_backend(facts, intent)), objects=None, probe=False)
     if intent.request is not RoutingRequest.REQUIRED:
         return Decision(objects=None)
     reason, message = "WaitingForValidation", "the core has not validated this generation of the spec yet"
@@ -159,10 +170,17 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
     return replace(_not_ready(facts, intent, reason, message), transient=not facts.config_unusable)
 
 
+def _no_backend(facts: Facts, intent: Intent) -> NoBackendYet | None:
+    found = backend_in(facts, intent)
+    return found if isinstance(found, NoBackendYet) else None
+
+
 def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     """Nothing is changed; the status has the state of the live route."""
     verdict = verdict_of(live, gateways=facts.gateways, pool=facts.pool_behind)
     verdict, remarks, later = as_served(facts, verdict, parents_of(live))
+    if facts.group is not None:
+        verdict = _of_group(facts, verdict, own_path=_own_path(facts, intent))
     if remarks:
         verdict = replace(verdict, message="; ".join((verdict.message, *remarks)))
     backend = live_backend(facts.deployment, route=live, pool=facts.own_pool)
@@ -184,15 +202,15 @@ def _without_gateway(facts: Facts, intent: Intent) -> Decision:
     """A route stays while its Gateway is away, unless another one is asked for now."""
     choice = intent.choice
     # Pool and picker stay in any case: the next Gateway needs them again.
-    made = _kept_pool(facts) if is_moved(facts, intent) else None
+    made = kept_pool(facts) if is_moved(facts, intent) else None
     return _not_ready(facts, intent, choice.reason or "NoGateway", choice.message, made=made)
 
 
 def _with_user_route(facts: Facts, intent: Intent) -> Decision:
     """``httpRouteRef``: pool and picker are made, the route is the user's."""
-    backend = _backend(facts, intent)
+    backend = backend_in(facts, intent)
     made: tuple[Resource, ...] | None = (
-        _pool_and_picker(facts, backend) if isinstance(backend, Backend) else _kept_pool(facts)
+        pool_and_picker(facts, backend) if isinstance(backend, Backend) else kept_pool(facts)
     )
     if facts.user_route is None:
         message = (
@@ -236,40 +254,122 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
             "delete it, or name it in spec.gateway.httpRouteRef"
         )
         return replace(
-            _not_ready(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
+            _not_ready(facts, intent, "ResourceConflict", message, made=kept_pool(facts)), requeue_after=CONFLICT_RETRY
         )
     if intent.path_problem:
-        return _not_ready(facts, intent, intent.path_reason, intent.path_problem, made=_kept_pool(facts))
-    backend = _backend(facts, intent)
-    if isinstance(backend, NoBackendYet):
-        waiting = _not_ready(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
+        return _not_ready(facts, intent, intent.path_reason, intent.path_problem, made=kept_pool(facts))
+    found = backend_in(facts, intent)
+    shared = {kind: rule.backends for kind, rule in facts.held_rules.items() if rule.backends}
+    if isinstance(found, NoBackendYet) and not shared:
+        if facts.lent_rules:
+            return _lent(facts, intent, waiting=found)
+        waiting = _not_ready(facts, intent, found.reason, found.message, made=kept_pool(facts))
         # A provider that makes the pool itself waits for the backend in this status.
-        return replace(waiting, transient=_announced(facts, intent) is None)
-    lost = {conflict.claim.kind for conflict in facts.conflicts}
+        return replace(waiting, transient=announced_in(facts, intent) is None)
+    backend = found if isinstance(found, Backend) else None
+    lost = {conflict.claim.kind for conflict in facts.conflicts} | set(facts.lent_rules)
+    if backend is None:  # its route leads to the others of its group only
+        lost |= set(ClaimKind) - set(shared)
     rules = RouteRules(
         path="" if ClaimKind.PATH in lost else intent.path,
         model_name="" if ClaimKind.MODEL_NAME in lost or intent.name_denied else intent.model_name,
     )
-    if not rules:
+    if not rules and facts.lent_rules:
+        return _lent(facts, intent, backend=backend)
+    if not rules or (backend is None and not shared):
+        if facts.group is not None and (problem := mismatch(facts.group)):
+            return _not_ready(facts, intent, "GroupMismatch", problem, made=kept_pool(facts))
         if not asked_for(facts, intent) and (remarks := lost_remarks(facts, intent)):
             # Nobody asked for the model's name: that another deployment has it is no fault.
             return _silent(facts, intent, remarks)
         # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
-        reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or Verdict(
+        reason = _hindrance(facts, intent, backend or _NOWHERE, lost=facts.conflicts) or Verdict(
             ready=False,
             reason="ModelNameUnknown",
             message="neither a path nor a model name is known: set spec.gateway.pathTemplate or spec.gateway.modelName",
         )
-        decision = _not_ready(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
+        decision = _not_ready(facts, intent, reason.reason, reason.message, made=kept_pool(facts))
         return replace(decision, probe=intent.probe, transient=intent.probe)
-    return _route_made(facts, intent, target, backend, rules)
+    return _route_made(facts, intent, target, backend or _NOWHERE, rules)
+
+
+_NOWHERE = Backend(kind=BackendKind.SERVICE, name="")
+"""The backend of a deployment that has none yet, and whose route leads to others of its group."""
+
+
+def _lent(
+    facts: Facts, intent: Intent, *, backend: Backend | None = None, waiting: NoBackendYet | None = None
+) -> Decision:
+    """No route of its own: the route of another deployment of its group has all that it claims."""
+    made = pool_and_picker(facts, backend) if backend is not None else kept_pool(facts)
+    verdict = _of_group(facts, None)
+    if waiting is not None and verdict.reason != "GroupMismatch":
+        text = f"{verdict.message}; {waiting.message}"
+        verdict = Verdict(ready=False, reason="WaitingForGroup", message=text)
+    status = _status(
+        facts,
+        intent,
+        ready=verdict.ready,
+        target=intent.choice.target,
+        backend=backend,
+        rules=_lent_rules(facts, intent),
+    )
+    return Decision(objects=made, condition=_condition(verdict), gateway=status, probe=intent.probe)
+
+
+def _lent_rules(facts: Facts, intent: Intent, own: RouteRules | None = None) -> RouteRules:
+    """The rules by which requests reach the deployment: its own, and those of its group."""
+    lent, own = facts.lent_rules, own or RouteRules()
+    return RouteRules(
+        path=own.path or (intent.path if ClaimKind.PATH in lent else ""),
+        model_name=own.model_name or (intent.model_name if ClaimKind.MODEL_NAME in lent else ""),
+    )
+
+
+def _own_path(facts: Facts, intent: Intent) -> str:
+    """The path that the deployment has for itself, beside what it shares."""
+    others = {conflict.claim.kind for conflict in facts.conflicts} | set(facts.held_rules) | set(facts.lent_rules)
+    return "" if ClaimKind.PATH in others or not facts.lent_rules else intent.path
+
+
+def _of_group(facts: Facts, own: Verdict | None, *, own_path: str = "", settled: bool = False) -> Verdict:
+    """The verdict on a route of a deployment that shares requests; `own` is that on its own route, None: it has none.
+
+    The verdict on a shared rule is that on the holder's route. A deployment that is fine and has no share is True.
+    `settled`: as if the Gateway had answered.
+    """
+    group = facts.group
+    if group is None or (main := group.main) is None:
+        own = own or Verdict(ready=False, reason="WaitingForGroup", message="no rule leads to the deployment yet")
+        problem = mismatch(group) if group is not None and own.ready is True else ""
+        return Verdict(ready=False, reason="GroupMismatch", message=problem) if problem else own
+    text, verdict = told(group), own or main.route
+    if not settled and verdict.ready is True and facts.lent_rules and main.route.ready is not True:
+        verdict = main.route
+    if verdict.ready is not True:
+        return replace(verdict, message=f"{verdict.message}; {text}")
+    if problem := mismatch(group):
+        return Verdict(ready=False, reason="GroupMismatch", message=problem)
+    if main.weightless and main.holder.key == facts.key:
+        others = ", ".join(share.member.claimant.name for share in main.shares)
+        return Verdict(
+            ready=False,
+            reason="GroupHasNoWeight",
+            message=f"no deployment of group {group.me.group} has a weight above 0, so {facts.key.name} gets all "
+            f"requests; set spec.gateway.weight of one of {others}",
+        )
+    if own_path:
+        text = f"{text}; own path {own_path}"
+    return replace(verdict, message=text)
 
 
 def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: RouteRules) -> Decision:
     deployment, config = facts.deployment, facts.config
-    chosen, pool_is_missing = _picker(facts), backend.ours and facts.own_pool is None
+    shared = {kind: rule.backends for kind, rule in facts.held_rules.items() if rule.backends}
+    chosen, pool_is_missing = picker_in(facts), backend.ours and facts.own_pool is None
     # A refused pool is written again in each pass. Until it exists, the route leads to the Service.
     target_of_rules = backend.as_service if pool_is_missing and facts.pool_refused and backend.service else backend
+    own = {kind for kind, value in zip(ClaimKind, (rules.path, rules.model_name), strict=True) if value} - set(shared)
     timeout, timeout_remark = request_timeout(deployment, config)
     annotations, annotations_remark = annotations_for(deployment, config)
     wanted = route(
@@ -279,31 +379,35 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
         backend=target_of_rules,
         timeout=timeout,
         annotations=annotations,
-        labels=_labels(facts),
+        labels=labels_in(facts),
         # Our own picker may not understand a path before its rewrite; the provider's is the provider's.
         path_to_service=backend.ours and chosen is not None and not chosen.release.path_suffix,
+        shared=shared,
     )
     verdict = verdict_of(facts.own_route, gateways=facts.gateways, pool=facts.pool_behind)
     transient = verdict.reason == "WaitingForGateway"
     told = [remark for remark in (timeout_remark, annotations_remark) if remark]
     warnings = [] if verdict.ready is False else lost_remarks(facts, intent)
     verdict, unserved_remarks, later = as_served(facts, verdict, [target])
-    if hindrance := _hindrance(facts, intent, backend, lost=facts.conflicts, only_refusals=verdict.ready is False):
+    only_refusals = verdict.ready is False or bool(shared)
+    if hindrance := _hindrance(facts, intent, backend, lost=facts.conflicts, only_refusals=only_refusals):
         verdict, transient, warnings = hindrance, False, []
+    if facts.group is not None:
+        verdict = _of_group(facts, verdict, own_path=_own_path(facts, intent))
     warnings += unserved_remarks
     if remarks := "; ".join((*told, *warnings)):
         verdict = replace(verdict, message=f"{verdict.message}; {remarks}")
     return Decision(
-        objects=(*_pool_and_picker(facts, backend), wanted),
-        needs_pool=pool_is_missing and target_of_rules.kind is BackendKind.POOL,
+        objects=(*pool_and_picker(facts, backend), wanted),
+        needs_pool=pool_is_missing and target_of_rules.kind is BackendKind.POOL and bool(own),
         condition=_condition(verdict),
         gateway=_status(
             facts,
             intent,
             ready=verdict.ready,
             target=target,
-            backend=target_of_rules,
-            rules=rules,
+            backend=target_of_rules if target_of_rules is not _NOWHERE else None,
+            rules=_lent_rules(facts, intent, rules),
             warnings=warnings,
         ),
         probe=intent.probe,
@@ -316,7 +420,7 @@ def _silent(facts: Facts, intent: Intent, warnings: Sequence[str]) -> Decision:
     """No route, and no condition: what hinders it is a warning."""
     target = intent.choice.target
     status = _status(facts, intent, ready=False, target=target, backend=None, rules=RouteRules(), warnings=warnings)
-    return Decision(objects=_kept_pool(facts), gateway=status)
+    return Decision(objects=kept_pool(facts), gateway=status)
 
 
 def _hindrance(
@@ -348,14 +452,14 @@ def _hindrance(
         )
     if not intent.user_route and not intent.model_name and not intent.probe:
         return Verdict(ready=False, reason="ModelNameUnknown", message=intent.name_problem)
-    if _is_foreign_pool(facts):
+    if is_foreign_pool(facts):
         return Verdict(
             ready=False,
             reason="ResourceConflict",
             message=f"InferencePool {facts.key.name} exists and is not owned by the "
             "deployment: delete it; the route goes to the Service",
         )
-    if facts.picker_role is False and (backend.ours or _wants_pool(facts)):
+    if facts.picker_role is False and (backend.ours or wants_pool(facts)):
         what = "the endpoint picker may read nothing" if backend.ours else "the route goes to the Service and no pool"
         return Verdict(
             ready=False,
@@ -384,105 +488,6 @@ _WITHOUT_PICKER = (
     "without a picker the gateway chooses a pod itself (FailOpen), but while the pod of a crashed picker still counts "
     "as Ready, Envoy answers requests that have a body with 500"
 )
-
-
-# ------------------------------------------------------------------------------------------------------------- parts
-
-
-def _picker(facts: Facts) -> Picker | None:
-    found = picker_for(facts.flags.epp_image, version=facts.flags.epp_version, engine=facts.engine)
-    return found if isinstance(found, Picker) else None
-
-
-def _announced(facts: Facts, intent: Intent) -> BackendKind | None:
-    """The backend that the provider is given before it makes anything, where routing was asked for."""
-    if intent.request is not RoutingRequest.REQUIRED:
-        return None
-    return announced(facts.deployment, engine=facts.engine, pools_served=facts.pools_served)
-
-
-def _is_foreign_pool(facts: Facts) -> bool:
-    """Whether the name of the pool that we would make is taken."""
-    if facts.pool is None or facts.own_pool is not None or not facts.pools_served:
-        return False
-    name = facts.key.name
-    if text_at(facts.deployment, "status", "endpoint", "pool", "name") == name:
-        return False
-    return _wants_pool(facts)
-
-
-def _wants_pool(facts: Facts) -> bool:
-    """Whether the backend would be a pool of ours, if nothing hindered it."""
-    wanted = backend_of(
-        facts.deployment, engine=facts.engine, pools_served=facts.pools_served, picker=True, await_pool=False
-    )
-    return isinstance(wanted, Backend) and wanted.ours
-
-
-def _backend(facts: Facts, intent: Intent) -> Backend | NoBackendYet:
-    """The backend; that of the live route while the endpoint is not reported, or the provider's capabilities are not
-    known.
-    """
-    if facts.engine is None and (known := _live_backend(facts)) is not None:
-        return known
-    # No pool is made while its picker could read nothing; one that exists stays.
-    lacks_role = facts.picker_role is False and facts.own_pool is None
-    found = backend_of(
-        facts.deployment,
-        engine=facts.engine,
-        pools_served=facts.pools_served,
-        picker=_picker(facts) is not None and not _is_foreign_pool(facts) and not lacks_role,
-        await_pool=_announced(facts, intent) is BackendKind.POOL,
-    )
-    if isinstance(found, Backend):
-        return found
-    return _live_backend(facts) or found
-
-
-def _live_backend(facts: Facts) -> Backend | None:
-    """The backend of the live route; None if there is none, or it is a pool and pools are not served."""
-    pool = facts.own_pool if _picker(facts) is not None else None
-    kept = live_backend(facts.deployment, route=facts.own_route, pool=pool)
-    return None if kept is None or (kept.kind is BackendKind.POOL and not facts.pools_served) else kept
-
-
-def _labels(facts: Facts) -> dict[str, str]:
-    labels = mapping_at(facts.deployment, "metadata", "labels")
-    return propagated({key: value for key, value in labels.items() if isinstance(value, str)}, facts.config)
-
-
-def _pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
-    chosen = _picker(facts)
-    if not backend.ours or chosen is None:
-        return ()
-    return tuple(
-        pool_objects(
-            facts.key.name,
-            backend=backend,
-            chosen=chosen,
-            pull_secrets=(facts.config or BUILT_IN).image_pull_secrets,
-            labels=_labels(facts),
-            destination_rule=facts.destination_rule,
-        )
-    )
-
-
-def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
-    """Pool and picker that exist already, for a pass that makes no route: nothing new is made."""
-    live = facts.own_pool
-    if live is None or not facts.pools_served:
-        return ()
-    found = backend_of(
-        facts.deployment,
-        engine=facts.engine,
-        pools_served=True,
-        picker=_picker(facts) is not None,
-    )
-    if isinstance(found, NoBackendYet):
-        found = live_pool(facts.deployment, live) or found
-    if not (isinstance(found, Backend) and found.ours):
-        return ()
-    return _pool_and_picker(facts, found)
 
 
 # ------------------------------------------------------------------------------------------------------------ status
@@ -520,10 +525,10 @@ def _status(
 ) -> Resource:
     """``status.gateway``; `rules` are those that are made (None: as the deployment wants them)."""
     gateway = None
-    kind = backend.kind if backend is not None else _announced(facts, intent)
+    kind = backend.kind if backend is not None else announced_in(facts, intent)
     if target is not None:
         gateway = next((found for found in facts.gateways if gateway_key(found) == target.gateway), None)
-    return gateway_status(
+    status = gateway_status(
         ready=ready is True,
         target=target,
         gateway=gateway,
@@ -535,6 +540,9 @@ def _status(
         routed=rules is None or bool(rules),
         warnings=warnings,
     )
+    if facts.group is not None and (found := group_status(facts.group, facts.deployment)):
+        status["group"] = found
+    return status
 
 
 def _dry(facts: Facts, intent: Intent, decision: Decision) -> Decision:

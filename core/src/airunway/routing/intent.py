@@ -33,7 +33,7 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.routing.claims import Claim, ClaimConflict, ClaimKind
+from airunway.routing.claims import Claim, Claimant, ClaimConflict, ClaimKind, claimant_of
 from airunway.routing.gateways import (
     ChosenGateway,
     Detection,
@@ -45,6 +45,7 @@ from airunway.routing.gateways import (
     sections_of,
     usable,
 )
+from airunway.routing.groups import Group, SharedRule, recorded_group
 from airunway.routing.rights import UNRESTRICTED, RouteRights
 from airunway.routing.routes import claims_in, header_problem
 from airunway.status.conditions import is_dry_run, is_paused
@@ -112,6 +113,8 @@ class Facts:
     """API version of Istio's DestinationRule; empty where it is not served."""
     route: Resource | None = None
     """The live HTTPRoute with the deployment's name, whatever its owner is."""
+    holder_route: Resource | None = None
+    """The live HTTPRoute of the part for the deployment that ``status.gateway.group`` names as holder."""
     user_route: Resource | None = None
     """The live HTTPRoute that ``spec.gateway.httpRouteRef`` names."""
     pool: Resource | None = None
@@ -128,6 +131,8 @@ class Facts:
     """Where a Gateway has last refused a route of the namespace (`is_shut_out`)."""
     conflicts: Sequence[ClaimConflict] = ()
     """The claims of the deployment that others hold (`Claims.conflicts`)."""
+    group: Group | None = None
+    """What it shares with others of its group; None: nothing."""
     probe: Probe | None = None
     """The newest probe; None: not done."""
     flags: Flags = field(default_factory=Flags)
@@ -148,6 +153,16 @@ class Facts:
     def own_pool(self) -> Resource | None:
         """The live InferencePool with the deployment's name if it is ours."""
         return self.own(self.pool)
+
+    @property
+    def held_rules(self) -> Mapping[ClaimKind, SharedRule]:
+        """What the deployment's own route serves for its group."""
+        return self.group.held if self.group is not None else {}
+
+    @property
+    def lent_rules(self) -> Mapping[ClaimKind, SharedRule]:
+        """What another deployment's route serves for its group."""
+        return self.group.lent if self.group is not None else {}
 
     @property
     def pool_behind(self) -> Resource | None:
@@ -300,11 +315,29 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
     return _placed(facts, claims)
 
 
-def served_of(facts: Facts, claims: Collection[Claim]) -> frozenset[Claim]:
+def claimant_in(facts: Facts, intent: Intent | None = None) -> Claimant:
+    """The deployment as a claimant; with the group that its route was made for, while that is left as it is."""
+    found, recorded = claimant_of(facts.deployment), recorded_group(facts.deployment)
+    if not recorded or recorded == found.group or facts.own_route is None or is_deleting(facts.deployment):
+        return found
+    return found._replace(group=recorded) if leaves_route(facts, intent or intent_of(facts)) else found
+
+
+def served_of(facts: Facts, claims: Collection[Claim], claimant: Claimant) -> frozenset[Claim]:
     """Those of the deployment's claims that its route serves already: it loses none of them to an edit of another
     deployment, however old that one is.
+
+    Of a group, the route of the holder serves for all that have a share. So when the holder leaves the group, the group
+    keeps what it has served, and the holder does not take it along.
     """
+    recorded = recorded_group(facts.deployment)
     live = facts.own_route
+    if recorded:
+        mapping = mapping_at(facts.deployment, "status", "gateway", "group")
+        if recorded != claimant.group:
+            return frozenset()
+        if text_at(mapping, "holder") != facts.key.name:
+            live = facts.holder_route if number_at(mapping, "share") > 0 else None
     if live is None or not claims:
         return frozenset()
     return frozenset(_placed(facts, claims_in(live)[:_MOST_SERVED])).intersection(claims)

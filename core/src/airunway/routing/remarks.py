@@ -38,10 +38,11 @@ def lost_remarks(facts: Facts, intent: Intent) -> list[str]:
 
 def holding(entry: ClaimConflict) -> str:
     """Who has what a deployment claims, such as ``path /ml/a/b (ModelDeployment x/y holds /ml/a)``."""
+    group = f" of group {entry.group}" if entry.group else ""
     held = (
-        f"ModelDeployment {entry.holder} holds {entry.held}"
+        f"ModelDeployment {entry.holder}{group} holds {entry.held}"
         if entry.held
-        else f"held by ModelDeployment {entry.holder}"
+        else f"held by ModelDeployment {entry.holder}{group}"
     )
     return f"{entry.claim.kind} {entry.claim.value} ({held})"
 

@@ -17,6 +17,7 @@ from airunway.resource import Resource, entries_at, mapping_at, text_at
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
 from airunway.routing.gateways import Target, parents_of
+from airunway.routing.groups import Share
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -41,17 +42,20 @@ def route(
     *,
     target: Target,
     rules: RouteRules,
-    backend: Backend,
+    backend: Backend | None,
     timeout: str = "",
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     path_to_service: bool = False,
+    shared: Mapping[ClaimKind, Sequence[Share]] | None = None,
 ) -> Resource:
     """The HTTPRoute with at least one of the two rules.
 
     The path rule has exactly one match: a rewrite of the prefix allows no second one. `path_to_service` sends it to
     the Service although the backend is a pool, for pickers that do not understand a path before its rewrite.
+    The rules in `shared` lead to several deployments instead, by weight.
     """
+    shared = shared or {}
     parent: Resource = {
         "group": names.GATEWAY_GROUP,
         "kind": "Gateway",
@@ -66,7 +70,8 @@ def route(
         made.append(
             _rule(
                 match={"path": {"type": "PathPrefix", "value": rules.path}},
-                backend=_backend_ref(backend, service=path_to_service),
+                backends=_refs(shared.get(ClaimKind.PATH), path=True)
+                or [_backend_ref(backend, service=path_to_service)],
                 filters=[{"type": "URLRewrite", "urlRewrite": {"path": rewrite}}],
                 timeout=timeout,
             )
@@ -76,7 +81,7 @@ def route(
         made.append(
             _rule(
                 match={"path": {"type": "PathPrefix", "value": "/"}, "headers": [header]},
-                backend=_backend_ref(backend),
+                backends=_refs(shared.get(ClaimKind.MODEL_NAME), path=False) or [_backend_ref(backend)],
                 timeout=timeout,
             )
         )
@@ -93,8 +98,16 @@ def route(
     }
 
 
-def _rule(*, match: Resource, backend: Resource, filters: Sequence[Resource] = (), timeout: str) -> Resource:
-    rule: Resource = {"matches": [match], "backendRefs": [backend]}
+def _refs(shares: Sequence[Share] | None, *, path: bool) -> list[Resource]:
+    return [
+        {**_backend_ref(share.backend, service=path and share.member.path_to_service), "weight": share.weight}
+        for share in shares or ()
+        if share.backend is not None
+    ]
+
+
+def _rule(*, match: Resource, backends: list[Resource], filters: Sequence[Resource] = (), timeout: str) -> Resource:
+    rule: Resource = {"matches": [match], "backendRefs": backends}
     if filters:
         rule["filters"] = list(filters)
     if timeout:
@@ -102,7 +115,9 @@ def _rule(*, match: Resource, backend: Resource, filters: Sequence[Resource] = (
     return rule
 
 
-def _backend_ref(backend: Backend, *, service: bool = False) -> Resource:
+def _backend_ref(backend: Backend | None, *, service: bool = False) -> Resource:
+    if backend is None:
+        raise ValueError("a rule without a backend")
     if backend.kind is BackendKind.POOL and not (service and backend.service):
         return {"group": POOL_GROUP, "kind": "InferencePool", "name": backend.name, "weight": 1}
     return {"group": "", "kind": "Service", "name": backend.service, "port": backend.service_port, "weight": 1}

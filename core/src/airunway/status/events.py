@@ -194,6 +194,14 @@ _REGISTERED = (
         warning=True,
     ),
     EventReason(
+        name="ShareChanged",
+        emitters=(Emitter.GATEWAY,),
+        action="Route",
+        note="<who has which percent of what the group shares>",
+        meaning="The shares of a group of deployments at the gateway changed. Emitted on the holder of the shared "
+        "rule, at most once a minute.",
+    ),
+    EventReason(
         name="ModelCacheReady",
         emitters=(Emitter.MODEL_CACHE,),
         action="Download",

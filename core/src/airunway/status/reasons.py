@@ -76,6 +76,12 @@ _REGISTERED_REASONS = (
     Reason("PathNotAllowed", Category.SCOPED_CONFIG, "the namespace may not have that path at a Gateway"),
     Reason("ModelNameNotAllowed", Category.SCOPED_CONFIG, "the namespace may not have that model name at a Gateway"),
     Reason("RouteConflict", Category.SCOPED_CONFIG, "another deployment has the path or model name that was asked for"),
+    Reason(
+        "GroupMismatch",
+        Category.SCOPED_CONFIG,
+        "the deployment cannot share requests with its group: another Gateway or listener, no Service, or too many",
+    ),
+    Reason("GroupHasNoWeight", Category.SCOPED_CONFIG, "no deployment of the group has a weight above 0"),
     Reason("RouteNotAccepted", Category.SCOPED_CONFIG, "the gateway does not accept the route"),
     Reason("ModelNameUnknown", Category.SCOPED_CONFIG, "the name that the model server answers to is not known"),
     Reason("PathRoutingNotSupported", Category.SCOPED_CONFIG, "the engine cannot be served under a path of its own"),
@@ -127,6 +133,7 @@ _REGISTERED_REASONS = (
     Reason("WaitingForRevision", Category.PROGRESS, "it is not decided yet what the deployment runs with"),
     Reason("TemplateNotReady", Category.PROGRESS, "the template is not ready yet"),
     Reason("WaitingForEndpoint", Category.PROGRESS, "the provider has not published where the model is served yet"),
+    Reason("WaitingForGroup", Category.PROGRESS, "the deployment is not ready yet to take a share of its group"),
     Reason("WaitingForGateway", Category.PROGRESS, "no gateway controller has answered yet"),
     Reason(
         "WaitingForPool",

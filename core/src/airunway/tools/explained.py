@@ -28,6 +28,7 @@ from airunway.routing.rights import MODEL_NAMES, PATH_PREFIXES, RouteRights, gra
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import is_default
 from airunway.tools.expanded import Expanded
+from airunway.view.deployment import share_of
 
 # --------------------------------------------------------------------------------------------------------- the template
 
@@ -234,6 +235,8 @@ def _routing(deployment: Resource, config: EffectiveConfig | None, configs: Sequ
     live = dig(deployment, "status", "gateway")
     if isinstance(live, dict):
         explained |= {key: live[key] for key in ("gatewayNamespace", "gatewayName", "backend", "url") if key in live}
+    if share := share_of(deployment):
+        explained["share"] = share
     if (ready := _condition(deployment, "GatewayReady")) is not None:
         explained["ready"] = ready
     return explained

@@ -185,6 +185,8 @@ class DeploymentView(ViewModel):
     """Address at the gateway; empty if there is none."""
     header: str
     """Header that a request to `url` needs, as ``NAME: VALUE``; empty if it needs none."""
+    share: str
+    """What it gets of what its group shares at the gateway; empty if it shares nothing."""
     cause: CauseView | None
     """Root cause; null if none is known."""
     revision: RevisionView | None
@@ -236,6 +238,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         endpoint=line(dig(status, "endpoint", "url")),
         url=line(dig(status, "gateway", "url")),
         header=_header(deployment),
+        share=share_of(deployment),
         cause=cause,
         revision=_revision(deployment),
         conditions=tuple(_conditions(deployment)),
@@ -318,6 +321,17 @@ def _header(deployment: Resource) -> str:
     if not (model and url) or path or dig(deployment, "spec", "gateway", "httpRouteRef"):
         return ""
     return f"{names.MODEL_HEADER}: {model}"
+
+
+def share_of(deployment: Resource) -> str:
+    """The share of a deployment, such as ``10 % of group chat, by the route of chat-v1``."""
+    group, own = dig(deployment, "status", "gateway", "group"), word(dig(deployment, "metadata", "name"))
+    if not isinstance(group, dict):
+        return ""
+    holder = word(group.get("holder"))
+    by = "its own route" if holder == own else f"the route of {holder}"
+    share = group.get("share")
+    return f"{share if isinstance(share, int) else 0} % of group {word(group.get('name'))}, by {by}"
 
 
 def _template(deployment: Resource) -> TemplateUse | None:

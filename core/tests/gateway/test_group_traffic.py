@@ -1,0 +1,118 @@
+"""Requests through a real Envoy to deployments of a group (``-m gateway``, docs/side-by-side.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from core.tests.gateway.ground import Ground, running_part
+from core.tests.gateway.test_groups import CHAT, until_refs, until_share
+from core.tests.gateway.test_groups import serve as provide
+from core.tests.gateway.test_traffic import BODY, ground, serve, traffic
+from tests.support.gatewayapi.traffic import Answer
+from tests.support.gatewayapi.traffic import Ground as Traffic
+
+from airunway.gateway.caches import HTTP_ROUTE
+
+__all__ = ["ground", "traffic"]
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.gateway, pytest.mark.slow]
+
+URL = "/ml/chat/v1/completions"
+REQUESTS = 10_000
+
+
+async def member(ground: Ground, traffic: Traffic, name: str, weight: int) -> None:
+    """A deployment of the group `chat` with a model server."""
+    await serve(ground, traffic, name)
+    model = {"id": "org/Chat", "servedName": "chat"}
+    await ground.deploy(name, gateway={**CHAT, "weight": weight}, model=model)
+    await provide(ground, name)
+
+
+async def asked(traffic: Traffic, number: int) -> Counter[str]:
+    """So many requests, by the server that answered; every one is answered with 200."""
+    found: Counter[str] = Counter()
+
+    async def ask() -> None:
+        while sum(found.values()) < number:
+            answer = await traffic.post(URL, BODY)
+            assert answer.status == 200
+            found[answer.server] += 1
+
+    await asyncio.gather(*(ask() for _ in range(8)))
+    return found
+
+
+@asynccontextmanager
+async def load(traffic: Traffic) -> AsyncIterator[list[Answer]]:
+    """Requests one after the other, four at a time, until the context ends; none may fail."""
+    answers: list[Answer] = []
+    done = asyncio.Event()
+
+    async def ask() -> None:
+        while not done.is_set():
+            answers.append(await traffic.post(URL, BODY))
+
+    asking = [asyncio.create_task(ask()) for _ in range(4)]
+    try:
+        yield answers
+    finally:
+        done.set()
+        await asyncio.gather(*asking)
+    assert {answer.status for answer in answers} == {200}
+
+
+async def test_ten_thousand_requests_are_shared_as_the_weights_say(ground: Ground, traffic: Traffic) -> None:
+    async with running_part(ground.client, namespace=ground.namespace):
+        await member(ground, traffic, "v1", 9)
+        await ground.until("RouteAccepted", "v1")
+        await member(ground, traffic, "v2", 1)
+        for weights in ((9, 1), (1, 1), (0, 1)):
+            for name, weight in zip(("v1", "v2"), weights, strict=True):
+                await ground.edit(name, gateway={"weight": weight})
+            wanted = [(name, weight) for name, weight in zip(("v1", "v2"), weights, strict=True) if weight]
+            await until_refs(ground, "v1", *wanted)
+            await traffic.accepted("v1")
+            found = await asked(traffic, REQUESTS)
+            part = 100 * found["v1-0"] / sum(found.values())
+            assert abs(part - 100 * weights[0] / sum(weights)) <= 1.5, (weights, found)
+
+
+async def test_no_request_fails_while_weights_holder_and_members_change(ground: Ground, traffic: Traffic) -> None:
+    """Weights are edited, a member is killed, the part restarts, the holder leaves its group, the next is deleted."""
+    async with running_part(ground.client, namespace=ground.namespace):
+        for name, weight in (("v1", 9), ("v2", 1), ("v3", 1)):
+            await member(ground, traffic, name, weight)
+        await until_refs(ground, "v1", ("v1", 9), ("v2", 1), ("v3", 1))
+        await traffic.accepted("v1")
+        async with load(traffic) as answers:
+            for weight in (5, 0, 1):
+                await ground.edit("v1", gateway={"weight": weight})
+                await until_share(ground, "v1", {5: 72, 0: 0, 1: 34}[weight])
+                await traffic.accepted("v1")
+            await provide(ground, "v3", ready=0)  # as a provider says it of a pod that is about to go
+            await until_refs(ground, "v1", ("v1", 1), ("v2", 1))
+            await traffic.accepted("v1")
+            await traffic.unready("v3-0")
+            seen = len(answers)
+            await ground.eventually(lambda: len(answers) > seen + 100)
+    assert {answer.server for answer in answers} == {"v1-0", "v2-0", "v3-0"}
+    async with load(traffic) as answers, running_part(ground.client, namespace=ground.namespace):
+        await ground.edit("v1", gateway={"group": "other"})
+        await until_refs(ground, "v2", ("v2", 1))
+        await ground.until_gone(HTTP_ROUTE, "v1")
+        await traffic.accepted("v2")
+        await ground.edit("v1", gateway={"group": "chat"})
+        await until_refs(ground, "v2", ("v1", 1), ("v2", 1))
+        await traffic.accepted("v2")
+        await ground.annotate("v2", finalizers=["testing.airunway.ai/provider"])
+        await ground.delete("v2")
+        await until_refs(ground, "v1", ("v1", 1))
+        await ground.until_gone(HTTP_ROUTE, "v2")
+        await ground.annotate("v2", finalizers=None)
+        await traffic.accepted("v1")
+        await ground.eventually(lambda: answers[-1].server == "v1-0")

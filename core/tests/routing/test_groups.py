@@ -1,0 +1,155 @@
+"""The shares of a group, and who holds what it claims (docs/side-by-side.md)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from airunway.resource import ObjectKey
+from airunway.routing.backends import Backend, BackendKind
+from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims
+from airunway.routing.groups import Member, Share, Why, shares
+
+GATEWAY = ObjectKey("infra", "gw")
+PATH = Claim(GATEWAY, "http", ClaimKind.PATH, "/ml/chat")
+NAME = Claim(GATEWAY, "http", ClaimKind.MODEL_NAME, "chat")
+
+
+def who(number: int, group: str = "chat") -> Claimant:
+    return Claimant(f"2026-01-01T00:00:{number:02}Z", "ml", f"v{number}", group)
+
+
+def member(number: int, weight: int = 1, *, answers: bool = True, pool: bool = False, service: bool = True) -> Member:
+    name = f"v{number}"
+    known = (name, 80) if service else ("", 0)
+    kind = BackendKind.POOL if pool else BackendKind.SERVICE
+    backend = Backend(kind=kind, name=name, service=known[0], service_port=known[1])
+    return Member(claimant=who(number), weight=weight, answers=answers, backend=backend)
+
+
+def given(found: tuple[Share, ...]) -> list[tuple[str, int, int]]:
+    """Name, percent and weight of each member that the rule leads to."""
+    return [(each.member.claimant.name, each.percent, each.weight) for each in found if each.backend is not None]
+
+
+def test_shares_are_proportional_and_in_the_order_of_age() -> None:
+    assert given(shares([member(2, 1), member(1, 9)], who(1))) == [("v1", 90, 9), ("v2", 10, 1)]
+
+
+def test_whole_percents_add_up_to_100() -> None:
+    found = shares([member(1), member(2), member(3)], who(1))
+    assert [each.percent for each in found] == [34, 33, 33]
+
+
+def test_a_member_that_cannot_answer_is_left_out_and_not_written_with_0() -> None:
+    found = shares([member(1, 9), member(2, answers=False)], who(1))
+    assert given(found) == [("v1", 100, 9)]
+    assert found[1].why is Why.NOT_READY
+
+
+def test_a_holder_that_cannot_answer_leaves_all_to_the_others() -> None:
+    assert given(shares([member(1, answers=False), member(2)], who(1))) == [("v2", 100, 1)]
+
+
+def test_if_none_can_answer_the_rule_waits_for_all_that_have_a_weight() -> None:
+    found = shares([member(1, answers=False), member(2, answers=False), member(3, 0)], who(1))
+    assert given(found) == [("v1", 0, 1), ("v2", 0, 1)]
+
+
+def test_if_no_member_has_a_weight_the_holder_gets_everything() -> None:
+    assert given(shares([member(1, 0), member(2, 0)], who(2))) == [("v2", 100, 1)]
+
+
+def test_several_lead_to_services_and_one_alone_to_its_pool() -> None:
+    both = shares([member(1, pool=True), member(2, pool=True)], who(1))
+    assert [each.backend.kind for each in both if each.backend] == [BackendKind.SERVICE] * 2
+    (first, _) = shares([member(1, pool=True), member(2, 0, pool=True)], who(1))
+    assert first.backend is not None
+    assert first.backend.kind is BackendKind.POOL
+
+
+def test_a_member_without_a_service_is_left_out_beside_others() -> None:
+    found = shares([member(1), member(2, pool=True, service=False)], who(1))
+    assert (given(found), found[1].why) == ([("v1", 100, 1)], Why.NO_SERVICE)
+    alone = shares([member(1, 0), member(2, pool=True, service=False)], who(1))
+    assert given(alone) == [("v2", 100, 1)]
+
+
+def test_the_youngest_beyond_sixteen_are_left_out() -> None:
+    found = shares([member(number) for number in range(18)], who(0))
+    assert [each.why for each in found] == [None] * 16 + [Why.TOO_MANY] * 2
+    assert sum(each.percent for each in found) == 100
+
+
+def test_another_group_another_namespace_and_none_conflict_as_before() -> None:
+    claims = Claims()
+    claims.put(who(1), [PATH])
+    claims.put(who(2), [PATH])
+    claims.put(who(3, "other"), [PATH])
+    claims.put(Claimant("2026-01-02", "ml", "none"), [PATH])
+    claims.put(Claimant("2026-01-02", "else", "v1", "chat"), [PATH])
+    assert claims.conflicts(who(2).key) == ()
+    (conflict,) = claims.conflicts(who(3).key)
+    assert (conflict.holder, conflict.group) == (who(1).key, "chat")
+    for key in (ObjectKey("ml", "none"), ObjectKey("else", "v1")):
+        assert [each.holder for each in claims.conflicts(key)] == [who(1).key]
+    assert claims.shared(who(2).key) == {PATH: (who(1), (who(1), who(2)))}
+    assert claims.shared(who(3).key) == {}
+
+
+def test_the_others_of_a_group_are_woken_when_one_comes_leaves_or_goes() -> None:
+    claims = Claims()
+    claims.put(who(1), [PATH])
+    assert claims.put(who(2), [PATH]) == {who(1).key}
+    assert claims.put(who(2, "other"), [PATH]) == {who(1).key}
+    assert claims.put(who(2), [PATH]) == {who(1).key}
+    assert claims.drop(who(1).key) == {who(2).key}
+    assert claims.put(Claimant("2027", "ml", "single"), [NAME]) == frozenset()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exactly_one_route_has_a_shared_rule_in_any_history(seed: int) -> None:
+    """A hundred histories each: deployments come, go, change group, weight and readiness, in any order."""
+    for history in range(100):
+        random = Random(seed * 100 + history)
+        claims, members = Claims(), dict[int, Member]()
+        groups: dict[int, str] = {}
+        for _ in range(random.randint(3, 25)):
+            number = random.randrange(6)
+            if random.random() < 0.25:
+                members.pop(number, None)
+                claims.drop(who(number).key)
+                continue
+            groups[number] = random.choice(("chat", "chat", "other", ""))
+            weight, ready = random.choice((0, 1, 9, 1000)), random.random() < 0.7
+            made = member(number, weight, answers=ready, pool=random.random() < 0.3, service=random.random() < 0.8)
+            claimant = who(number, groups[number])
+            members[number] = Member(claimant=claimant, weight=made.weight, answers=made.answers, backend=made.backend)
+            wanted = random.choice(([PATH], [NAME], [PATH, NAME]))
+            claims.put(claimant, wanted, [claim for claim in wanted if random.random() < 0.3])
+        again = Claims()
+        rebuilt = [
+            (
+                entry.claimant,
+                list(claims._of[key]),
+                [claim for claim, each in claims._of[key].items() if not each.order[0]],
+            )
+            for key in claims._of
+            for entry in [next(iter(claims._of[key].values()))]
+        ]
+        random.shuffle(rebuilt)
+        again.rebuild(rebuilt)
+        for one in members.values():
+            key = one.claimant.key
+            assert (again.shared(key), again.conflicts(key)) == (claims.shared(key), claims.conflicts(key))
+            for claim, (holder, sharing) in claims.shared(key).items():
+                # One answer for the whole group, and the holder is the only one that holds.
+                assert {claims.shared(each.key)[claim] for each in sharing} == {(holder, sharing)}
+                assert claims.holder(claim) == holder.key
+                holding = [each for each in sharing if claims._of[each.key][claim].holds]
+                assert holding == [holder]
+                found = shares([members[int(each.name[1:])] for each in sharing], holder)
+                assert sum(each.percent for each in found) in (0, 100)
+                led_to = [each.backend.kind for each in found if each.backend is not None]
+                assert len(led_to) <= 1 or set(led_to) == {BackendKind.SERVICE}
