@@ -6,8 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,11 +18,11 @@ from tests.support.rights import applied, granted, unused
 from airunway.api import names
 from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CONFIG_MAP, EVENT, POD, SERVICE, Client, Forbidden, Kind
+from airunway.kube import CONFIG_MAP, EVENT, POD, SERVICE, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
 from airunway.rbac.rights import core_rights, provider_rights
-from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is, running_at
@@ -87,7 +87,6 @@ async def test_h4_the_provider_uses_all_that_it_is_granted_and_needs_no_more(
         applied(client, guard),
         granted(client, core_rights(), user=core, namespace=own),
         granted(client, rights, user=user, namespace=own, watched=[namespace]),
-        in_force(client, manifest("probe")),
         running_core(control_plane.kubeconfig_for(core), settings=CoreSettings(guard_parameters=own)),
         running_simulator(kubeconfig, kaito, level="api"),
     ):
@@ -114,19 +113,6 @@ async def test_h4_the_provider_uses_all_that_it_is_granted_and_needs_no_more(
 
 def of(user: str, requests: Sequence[Request]) -> list[Request]:
     return [request for request in requests if request.user == user]
-
-
-@asynccontextmanager
-async def in_force(client: Client, probe: Resource) -> AsyncIterator[None]:
-    """Begins once the API server, which hears of policies by watches, knows the last one: nobody else's status."""
-    made = await client.create(MODEL_DEPLOYMENT, probe)
-    status = {"status": {"phase": "Running"}}
-    async with asyncio.timeout(PATIENCE):
-        with suppress(Forbidden):
-            while await client.merge_patch(MODEL_DEPLOYMENT, key_of(made), status, subresource="status", dry_run=True):
-                await asyncio.sleep(0.05)
-    await client.delete(MODEL_DEPLOYMENT, key_of(made))
-    yield
 
 
 async def lived_through(client: Client, manifest: Make, namespace: str) -> None:

@@ -12,8 +12,8 @@ from tests.support.rights import applied
 
 from airunway.api import names
 from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
-from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, ApiError, Kind
-from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
+from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, Kind
+from airunway.resource import ObjectKey, condition_of, dig, key_of
 from airunway_testing.gatewayapi.kinds import definitions
 from airunway_testing.operator import install_definitions, remove_definition
 
@@ -265,19 +265,6 @@ async def test_r29_a_path_for_an_engine_that_cannot_be_served_below_one(ground: 
         assert await ground.paths() == ["/talk", "/"]
 
 
-POD: Resource = {"containers": [{"name": "a", "image": "example.org/a"}]}
-TEMPLATE: Resource = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
-SAMPLES: dict[Kind, Resource] = {
-    INFERENCE_POOL: {
-        "selector": {"matchLabels": {"app": "a"}},
-        "targetPorts": [{"number": 1}],
-        "endpointPickerRef": {"name": "a", "port": {"number": 9002}},
-    },
-    DEPLOYMENT: {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE},
-}
-"""A spec of each kind that a test has refused."""
-
-
 @asynccontextmanager
 async def refused(ground: Ground, kind: Kind, message: str) -> AsyncIterator[None]:
     """A policy of the cluster refuses the kind in the namespace."""
@@ -295,18 +282,7 @@ async def refused(ground: Ground, kind: Kind, message: str) -> AsyncIterator[Non
         {"apiVersion": version, "kind": policy, "metadata": {"name": name}, "spec": content}
         for policy, content in (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound))
     ]
-    metadata = {"name": "sample", "namespace": ground.namespace}
-    sample = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": SAMPLES[kind]}
-
-    async def in_force() -> bool:
-        try:
-            await ground.client.create(kind, sample, dry_run=True)
-        except ApiError as error:
-            return message in error.message
-        return False
-
     async with applied(ground.client, policies):
-        await ground.eventually(in_force)
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,13 @@ from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
+    from airunway.configs.resolution import Resolution
+    from airunway.plugins.contract import Context
+    from airunway.plugins.host import ProviderHost
     from airunway.resource import Resource
+    from airunway.tools.expanded import Expanded
     from airunway.validation.policy import Policy
 
 
@@ -87,7 +92,7 @@ def render(
                 _say(f"{key_of(each.own)}: {each.problem} ({each.reason})")
             else:
                 made = _rendered(
-                    each.deployment,
+                    each,
                     provider,
                     values,
                     upstream_version=upstream_version,
@@ -103,7 +108,7 @@ def render(
 
 
 def _rendered(
-    deployment: Resource,
+    given: Expanded,
     provider: str,
     settings: dict[str, object],
     *,
@@ -124,7 +129,8 @@ def _rendered(
     from airunway.runtime.translate import translate
     from airunway.tools.assignment import Unchosen, choose, with_engine
 
-    key, now = key_of(deployment), datetime.now(UTC)
+    deployment, now = given.deployment, datetime.now(UTC)
+    key = key_of(deployment)
     try:
         choice = choose(deployment, provider=provider, now=now, policy=policy, namespace_labels=labels)
     except Unchosen as error:
@@ -155,6 +161,7 @@ def _rendered(
         _say(f"{key}: weights come from claim {context.cache.claim}-…, which the model cache part makes")
     if found.config is not None:
         assigned["status"]["effectiveRuntimeConfig"] = found.config.status_for_provider()
+    assigned["status"]["revision"] = _revision(given, assigned, host, context, found, now=now)
     judged = translate(host, assigned, typed, context)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")
@@ -163,6 +170,44 @@ def _rendered(
             _say(f"{key}: {finding.path}: {finding.message} ({finding.reason})")
         return None
     return [_without_owner(obj) for obj in judged.objects]
+
+
+def _revision(
+    given: Expanded,
+    assigned: Resource,
+    host: ProviderHost,
+    context: Context[Any],
+    resolution: Resolution,
+    *,
+    now: datetime,
+) -> Resource:
+    """What the core would record for a new deployment; not whole with a model cache, whose claim has no name yet."""
+    from airunway.plugins.settings import kept_settings, with_defaults
+    from airunway.revisions.revision import Standing, next_revision
+    from airunway.revisions.same_spec import adopted_by, taken_for
+    from airunway.revisions.wanted import wanted_revision
+
+    own, template = given.own, given.part.value if given.part is not None else {}
+    adopted = adopted_by(own, "")
+    names = {key: upstream.transformer.name for key, upstream in context.served.items()}
+    settings = kept_settings(with_defaults(context.settings, context.upstream.transformer.defaults))
+    wanted = wanted_revision(
+        assigned,
+        current={},
+        taken_for=taken_for(own.get("spec") or {}, adopted),
+        adopted=adopted,
+        template=template,
+        template_unusable=False,
+        template_hash=str(template.get("hash", "")),
+        resolution=resolution,
+        config_unusable=False,
+        provider=host.name,
+        translation={"transformers": {key: name for key, name in names.items() if name}, "settings": settings},
+        wants_cache=context.cache is not None,
+        makes_pool=False,
+        gateway_on=False,
+    )
+    return next_revision({}, wanted, Standing(served=False), now=now)
 
 
 def _without_owner(obj: Resource) -> Resource:

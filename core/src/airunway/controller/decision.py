@@ -214,6 +214,7 @@ class _Pass:
         if config is not None:
             self.status["effectiveRuntimeConfig"] = config.status_for_provider()
         if resolution.missing:
+            self.copy_fields("effectiveRuntimeConfig")  # labels on objects, too, stay as they are
             text = (
                 f"spec.runtimeConfigName: there is neither a RuntimeConfig '{resolution.name}' in namespace "
                 f"'{key_of(deployment).namespace}' nor a ClusterRuntimeConfig '{resolution.name}': create one of them, "

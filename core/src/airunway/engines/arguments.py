@@ -155,9 +155,7 @@ def engine_arguments(
         errors=tuple(errors),
         warnings=tuple(warnings),
         options=(*options, *options_in(words, places)),
-        doubts=tuple(
-            Remark(path=path, message=text) for path, text in _split_wider(table, argv, given, gpus=gpus * stages)
-        ),
+        doubts=tuple(_split_wider(table, argv, given, gpus=gpus * stages)),
         tensor_parallel=_size_of(table, table.tensor_parallel, argv),
     )
 
@@ -306,21 +304,17 @@ def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
     return [plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
 
 
-def _split_wider(
-    table: FlagTable, argv: Sequence[str], given: Mapping[str, str], *, gpus: int
-) -> Iterator[tuple[str, str]]:
+def _split_wider(table: FlagTable, argv: Sequence[str], given: Mapping[str, str], *, gpus: int) -> Iterator[Remark]:
     """The field of a flag of the user's that splits a model over more than its `gpus`, and what to write instead."""
     flags = [flag for flag in (table.tensor_parallel, table.pipeline_parallel) if flag]
     ways = prod(_size_of(table, flag, argv) for flag in flags)
     path = next((given[name] for flag in flags for name in _spellings(table, flag, "") if name in given), "")
     if path and 0 < gpus < ways:
-        yield (
-            path,
-            (
-                f"it splits the model over {ways} GPUs, and there {'is' if gpus == 1 else 'are'} {gpus}: set gpu.count "
-                f"to {ways}, or remove the flag, which follows from gpu.count"
-            ),
+        text = (
+            f"it splits the model over {ways} GPUs, and there {'is' if gpus == 1 else 'are'} {gpus}: set gpu.count to "
+            f"{ways}, or remove the flag, which follows from gpu.count"
         )
+        yield Remark(path=path, message=text)
 
 
 def _size_of(table: FlagTable, flag: str, argv: Sequence[str]) -> int:

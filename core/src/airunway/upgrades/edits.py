@@ -29,7 +29,7 @@ from airunway.selection.choice import unsettled
 from airunway.selection.facts import engine_entry, provider_facts
 from airunway.status.conditions import PART_NAMES, parts_of, written_on
 from airunway.templates.expansion import TEMPLATE_READY
-from airunway.templates.part import is_judged, source_among, template_part
+from airunway.templates.part import is_judged, source_among, taken_of, template_part
 from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate
 from airunway.view.plan import PlanStep, plan_step
@@ -101,7 +101,8 @@ def assigned(deployment: Resource, around: EditFacts, *, now: datetime) -> Resou
     """The deployment as the provider reads it: with its effective spec, and the verdicts of the core and of the model
     cache on it.
     """
-    template = template_part(deployment, source_among(around.templates))
+    taken = taken_of(deployment)
+    template = template_part(deployment, source_among(around.templates), taken=taken)
     judged = deployment if template.unresolved else template.deployment
     deployment = template.deployment
     resolution = resolve_among(deployment, around.configs)
@@ -114,6 +115,7 @@ def assigned(deployment: Resource, around: EditFacts, *, now: datetime) -> Resou
         resolution=resolution,
         parts=around.parts,
         template=template,
+        taken=taken,
     )
     decision = decide(deployment)
     live = deployment.get("status") or {}

@@ -319,7 +319,7 @@ def with_revision(
         makes_pool=False,
         gateway_on=False,
     )
-    standing = Standing(served=is_true(deployment, SERVED) or state.primary is not None, made=state.primary is not None)
+    standing = Standing(served=is_true(deployment, SERVED), made=state.primary is not None)
     made = next_revision(current, wanted, standing, now=now)
     return {**deployment, "status": {**status, "revision": made}}
 

@@ -205,7 +205,7 @@ def _etcd(layout: Layout) -> list[str]:
 def _server(layout: Layout) -> list[str]:
     flags = [
         "--bind-address=127.0.0.1",
-        # Of the family of the Services' addresses; nobody connects to it.
+        # Of the family of the Services' addresses; no client connects to it.
         f"--advertise-address={'::1' if layout.ipv6 else '127.0.0.1'}",
         f"--secure-port={layout.server_port}",
         "--endpoint-reconciler-type=none",  # an Endpoints object may not hold a loopback address
