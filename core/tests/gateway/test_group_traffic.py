@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from core.tests.gateway.ground import Ground, running_part
@@ -16,6 +16,8 @@ from tests.support.gatewayapi.traffic import Answer
 from tests.support.gatewayapi.traffic import Ground as Traffic
 
 from airunway.gateway.caches import HTTP_ROUTE
+from airunway.kube import SERVICE
+from airunway.resource import ObjectKey
 
 __all__ = ["ground", "traffic"]
 
@@ -30,7 +32,7 @@ async def member(ground: Ground, traffic: Traffic, name: str, weight: int) -> No
     await serve(ground, traffic, name)
     model = {"id": "org/Chat", "servedName": "chat"}
     await ground.deploy(name, gateway={**CHAT, "weight": weight}, model=model)
-    await provide(ground, name)
+    await provide(ground, name, target=traffic.model_port)
 
 
 async def asked(traffic: Traffic, number: int) -> Counter[str]:
@@ -45,6 +47,38 @@ async def asked(traffic: Traffic, number: int) -> Counter[str]:
 
     await asyncio.gather(*(ask() for _ in range(8)))
     return found
+
+
+async def test_two_pools_are_split_and_each_has_its_own_picker(ground: Ground, traffic: Traffic) -> None:
+    """``routing.split: Pool``, on a gateway that takes several pools in one rule."""
+    await ground.provide(endpointPicker={})
+    await ground.config(routing={"split": "Pool"})
+    traffic.picker_port = 9002  # the port of the picker's container; each played one has an address of its own
+    async with running_part(ground.client, namespace=ground.namespace), AsyncExitStack() as stack:
+        pickers = {}
+        for name, weight in (("v1", 9), ("v2", 1)):
+            await member(ground, traffic, name, weight)
+            await ground.picker_runs(name)
+            service = await ground.client.get(SERVICE, ObjectKey(ground.namespace, f"{name}-epp"))
+            picker = traffic.picker(name, labels=service["spec"]["selector"])
+            pickers[name] = await stack.enter_async_context(picker)
+        await until_refs(ground, "v1", ("v1", 9), ("v2", 1), kind="InferencePool")
+        await ground.until("RouteAccepted", "v2")
+        assert "several InferencePools, as routing.split says" in (await ground.condition("v2"))["message"]
+        await traffic.accepted("v1")
+        for name in pickers:
+            await traffic.endpoints(name, 1)
+
+        async def both_are_asked() -> bool:
+            await traffic.post(URL, BODY)
+            return all(picker.requests for picker in pickers.values())
+
+        await ground.eventually(both_are_asked)
+        before = Counter({f"{name}-0": len(picker.requests) for name, picker in pickers.items()})
+        found = await asked(traffic, 1000)
+        seen = Counter({f"{name}-0": len(picker.requests) for name, picker in pickers.items()})
+        assert seen - before == found, "each picker was asked for its own pool, and for nothing else"
+        assert 60 < found["v2-0"] < 140
 
 
 @asynccontextmanager

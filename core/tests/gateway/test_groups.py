@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.tests.gateway.ground import ASKED, Ground, running_part
+from core.tests.gateway.ground import ASKED, SELECTOR, Ground, running_part
 
 from airunway.api import names
 from airunway.gateway.caches import HTTP_ROUTE
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.apiserver
 CHAT = {**ASKED, "pathTemplate": "/ml/chat", "group": "chat"}
 
 
-async def serve(ground: Ground, name: str, *, ready: int = 1) -> None:
+async def serve(ground: Ground, name: str, *, ready: int = 1, target: int = 8000) -> None:
     """What the provider writes once replicas are ready."""
     condition = {
         "type": "Served",
@@ -29,8 +29,9 @@ async def serve(ground: Ground, name: str, *, ready: int = 1) -> None:
         "lastTransitionTime": "2026-01-01T00:00:00Z",
         "observedGeneration": 1,
     }
-    endpoint = {"service": name, "port": 8000, "targetPort": 8000}
+    endpoint = {"service": name, "port": 8000, "targetPort": target}
     status: Resource = {"phase": "Running", "endpoint": endpoint, "conditions": [condition]}
+    status["selector"] = SELECTOR.replace("llama", name)
     status["replicas"] = {"desired": 1, "ready": ready, "available": ready}
     await ground._status(name, status, manager=names.provider_manager(ground.provider))
 
@@ -43,18 +44,18 @@ async def member(ground: Ground, name: str, *, weight: int | None = None, **gate
     await serve(ground, name)
 
 
-async def refs(ground: Ground, name: str) -> list[list[tuple[str, int]]]:
-    """Backends and weights of each rule of a route."""
+async def refs(ground: Ground, name: str, kind: str = "Service") -> list[list[tuple[str, int]]]:
+    """Backends of a kind and their weights of each rule of a route."""
     live = await ground.route(name)
     rules = dig(live, "spec", "rules", default=[])
-    return [[(ref["name"], ref["weight"]) for ref in rule["backendRefs"]] for rule in rules]
+    return [[(ref["name"], ref["weight"]) for ref in rule["backendRefs"] if ref["kind"] == kind] for rule in rules]
 
 
-async def until_refs(ground: Ground, name: str, *wanted: tuple[str, int]) -> None:
+async def until_refs(ground: Ground, name: str, *wanted: tuple[str, int], kind: str = "Service") -> None:
     """Wait until both rules of a route lead to these backends."""
 
     async def look() -> bool:
-        return await refs(ground, name) == [list(wanted)] * 2
+        return await refs(ground, name, kind) == [list(wanted)] * 2
 
     await ground.eventually(look)
 
