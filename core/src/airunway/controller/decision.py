@@ -45,6 +45,7 @@ from airunway.selection.provider import (
     not_registered,
     recorded,
 )
+from airunway.status.beside import with_beside
 from airunway.status.conditions import SERVED, Condition, conditions_in, is_paused, written_on
 from airunway.status.events import Event
 from airunway.status.rollup import OVERALL, Fault, overall_conditions, parent_conditions, roll_up
@@ -284,7 +285,7 @@ class _Pass(CorePass):
         next_ = self.by_name.get(named)
         if named == before:
             return None
-        stays = f"what provider '{before}' runs stays as it is until then"
+        stays = with_beside(f"what provider '{before}' runs stays as it is until then", self.deployment)
         if next_ is None:
             return "ProviderNotFound", f"{not_registered(named, self.providers)}; {stays}"
         if not next_.installed:
@@ -382,7 +383,10 @@ class _Pass(CorePass):
 
     def _explicit(self, provider: str, before: str | None) -> None:
         """Select the provider that the spec names."""
-        self.add_condition("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
+        text, holders = "Provider explicitly specified in spec", _holders(self.deployment)
+        if others := [each for each in holders if each != provider]:
+            text = with_beside(f"{text}; provider '{others[0]}' removes what it made first", self.deployment)
+        self.add_condition("ProviderSelected", True, "ExplicitSelection", text)
         self._select(provider, EXPLICIT, before)
 
     def _not_registered(self, provider: str) -> Fault:
@@ -483,9 +487,14 @@ def rolled_out_by(config: EffectiveConfig | None) -> tuple[str, ...]:
     return (CACHE, *settings, *((PROVIDER,) if config.rolls_out_providers else ()))
 
 
+def _holders(deployment: Resource) -> list[str]:
+    """The providers whose finalizers a deployment has."""
+    return [name for each in finalizers_of(deployment) if (name := names.provider_of_finalizer(each))]
+
+
 def _held_by(deployment: Resource) -> str | None:
     """The provider whose finalizer a deployment has, where its status has been lost: its objects may serve."""
-    holders = [name for each in finalizers_of(deployment) if (name := names.provider_of_finalizer(each))]
+    holders = _holders(deployment)
     return holders[0] if len(holders) == 1 and not condition_of(deployment, "Validated") else None
 
 
