@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from airunway.api.autoscaling import PrometheusSpec
 from airunway.api.base import ApiModel, FreeForm, Int32, Int64, Timestamp, list_map
 from airunway.resource import Resource
 
@@ -214,6 +215,9 @@ class EffectiveRuntimeConfig(ApiModel):
     status_policy: StatusPolicyInUse | None = Field(default=None, description="When a state becomes a fault.")
     routing: bool | None = Field(
         default=None, description="Whether deployments that do not say it get a route: true or false."
+    )
+    prometheus: PrometheusSpec | None = Field(
+        default=None, description="Prometheus for the autoscaler of the deployment, if it is autoscaled."
     )
 
 

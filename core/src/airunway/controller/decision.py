@@ -212,7 +212,7 @@ class _Pass:
             asked.add(names.MODEL_CACHE_PART)
         self.status |= filled(parts=[part for part in parts if part in asked])
         if config is not None:
-            self.status["effectiveRuntimeConfig"] = config.status_for_provider()
+            self.status["effectiveRuntimeConfig"] = config.status_for_provider(deployment)
         if resolution.missing:
             self.copy_fields("effectiveRuntimeConfig")  # labels on objects, too, stay as they are
             text = (
