@@ -38,7 +38,7 @@ def follow_config(work: CorePass, resolution: Resolution, *, parts: Sequence[str
         asked.add(names.MODEL_CACHE_PART)
     work.status |= filled(parts=[part for part in parts if part in asked])
     if config is not None:
-        work.status["effectiveRuntimeConfig"] = config.status_for_provider()
+        work.status["effectiveRuntimeConfig"] = config.status_for_provider(deployment)
     if resolution.missing:
         work.copy_fields("effectiveRuntimeConfig")  # labels on objects, too, stay as they are
         text = (

@@ -80,6 +80,9 @@ class EngineCapability:
     """Pods that mount the model cache besides one for each replica (Ray's head, Dynamo's Frontend)."""
     path_routing: bool = False
     scale_to_zero: bool = False
+    autoscaling: Literal["Scale", "Own"] = "Scale"
+    """Who follows ``scaling.autoscaling``: KEDA, which changes ``scaling.replicas`` (Scale; nothing to translate), or
+    the upstream, for which the plugin translates the field (Own)."""
     multi_node: bool = False
     gateway: Mapping[str, Any] | None = None
 
@@ -506,6 +509,8 @@ class Pool:
 
     name: str
     port: int
+    holds_requests: bool | None = None
+    """Whether its endpoint picker holds requests while no replica runs; None: it never does."""
 
 
 @dataclass(frozen=True, kw_only=True)

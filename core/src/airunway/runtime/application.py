@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
-from airunway.configs.patterns import selected
 from airunway.configs.resolution import CONFIG_READY
 from airunway.kube import Client, KubeError, Priority
 from airunway.plugins.host import ProviderHost
@@ -21,7 +20,7 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.process.part import Part, Work
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
-from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, labels_of, list_at
+from airunway.resource import ObjectKey, Resource, condition_of, dig, kept
 from airunway.revisions.revision import waits_for
 from airunway.runtime.crd_versions import translation_status
 from airunway.runtime.evidence import EvidenceCollector
@@ -30,6 +29,7 @@ from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.runtime.registration import Registration
 from airunway.runtime.report import route_warnings
+from airunway.runtime.translate import propagated_labels
 from airunway.templates.expansion import TEMPLATE_READY
 
 log = logging.getLogger(__name__)
@@ -214,8 +214,7 @@ class ProviderApplication(Part):
 
     def _propagated(self, deployment: Resource) -> object:
         """The deployment's labels that its objects get."""
-        patterns = list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns")
-        return selected(labels_of(deployment), patterns, reserved=self._host.manifest.reserved_labels)
+        return propagated_labels(self._host, deployment)
 
     def _reads_of_status(self, deployment: Resource) -> object:
         """What a pass reads of the status that others write; their writes to anything else bring no pass."""
@@ -228,7 +227,7 @@ class ProviderApplication(Part):
         return (
             [status.get(name) for name in _READ_FIELDS],
             dig(status, "provider", "name"),
-            kept(status.get("effectiveRuntimeConfig"), "labelPatterns", "statusPolicy", "routing"),
+            kept(status.get("effectiveRuntimeConfig"), "labelPatterns", "statusPolicy", "routing", "prometheus"),
             dig(status, "revision", "hash"),
             waits_for(deployment),
             [_as_read(condition_of(deployment, type_)) for type_ in _READ_CONDITIONS],

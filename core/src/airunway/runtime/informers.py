@@ -29,6 +29,7 @@ from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, key_of, labels_of, managed_by
+from airunway.runtime.autoscaling import is_autoscaler, outlined, same_content
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,9 @@ class UpstreamInformers:
         self._host = host
         self._verify = verify
         self._manager = names.provider_manager(host.name)
-        self._project = transform_once(compact_objects(self._manager))
+        compact = compact_objects(self._manager)
+        self._project = transform_once(compact)
+        self._autoscalers = transform_once(lambda obj: compact(outlined(obj)))
         self._notify = notify
         self._changed = changed
         self._written: dict[Kind, KindInformer] = {}
@@ -297,11 +300,16 @@ class UpstreamInformers:
         label_selector: str,
         of: Callable[[Resource], Iterable[ObjectKey]],
     ) -> KindInformer:
-        reflector = self._caches.of(watched, project=self._project, label_selector=label_selector)
+        project = (
+            self._autoscalers
+            if is_autoscaler({"apiVersion": watched.api_version, "kind": watched.kind})
+            else (self._project)
+        )
+        reflector = self._caches.of(watched, project=project, label_selector=label_selector)
         index = reflector.add_index(of)
         task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
-        objects = MutationCache(reflector, project=self._project)
+        objects = MutationCache(reflector, project=project)
         return KindInformer(kind=watched, objects=objects, reflector=reflector, of=index, task=task)
 
     async def _announce(self, reflector: AnyReflector) -> None:
@@ -331,6 +339,8 @@ class UpstreamInformers:
             self._look.set()  # the last object that was written in that version is gone
 
     def _on_moved(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if old is not None and new is not None and is_autoscaler(new) and same_content(old, new):
+            return  # KEDA notes the time of each look
         if not echo or old is not None:  # the pass that created an object needs no echo of it
             self._notify_of(obj for obj in (old, new) if obj is not None)
 

@@ -157,6 +157,7 @@ MANIFEST = ProviderManifest(
             model_cache=True,
             cache_helpers=1,  # the head, where Ray builds the application
             scale_to_zero=True,
+            autoscaling="Own",
             path_routing=True,
             api_formats=("openai-chat",),
         ),
