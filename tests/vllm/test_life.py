@@ -101,9 +101,7 @@ async def test_what_is_deleted_while_it_is_being_written_is_made_again(
         await until(client, key, running_at(1))
 
 
-async def test_weights_of_an_image_are_mounted_by_each_pod(
-    deploy: Deploy, client: Client, pods: Pods
-) -> None:
+async def test_weights_of_an_image_are_mounted_by_each_pod(deploy: Deploy, client: Client, pods: Pods) -> None:
     weights = {"source": "oci", "id": "acme/llama", "uri": "oci://registry.example/llama:1"}
     key = await deploy(model=weights, scaling={"replicas": 2})
     running = await until(client, key, running_at(1))

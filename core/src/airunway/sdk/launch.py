@@ -368,8 +368,7 @@ def _cache_blockers(
     """Why the program cannot load weights from a model cache."""
     mode, where = cache.asked_by, "the image of spec.model.uri" if cache.image else "the model cache"
     if program is None:
-        instead = "set source huggingface" if cache.image else "take the model cache out"
-        yield blocker(mode, f"how {engine} engine loads weights from a folder is not known: {instead}")
+        yield blocker(mode, f"how {engine} engine loads weights from a folder is not known: take {where} out")
         return
     if not program.gguf:
         return
@@ -377,8 +376,8 @@ def _cache_blockers(
         text = (
             "the LocalAI runner of llama.cpp fetches its models itself and loads none from "
             f"{'an image of weights' if cache.image else 'a model cache'}: set spec.engine.image to an image of "
-            f"llama.cpp's own server (ghcr.io/ggml-org/llama.cpp), or the "
-            f"{'source to huggingface' if cache.image else 'mode to None'}"
+            f"llama.cpp's own server (ghcr.io/ggml-org/llama.cpp), or {mode} to "
+            f"{'huggingface' if cache.image else 'None'}"
         )
         yield blocker(mode, text)
         return

@@ -120,7 +120,8 @@ def _cache_blockers(deployment: ModelDeployment, context: Context[Settings]) -> 
         return
     text = (
         "behind a gateway's pool, Dynamo runs a Frontend beside each worker, which reads the tokenizer from the "
-        "mounted weights and can mount them since release 1.2 (v1beta1): upgrade Dynamo, or set spec.gateway.enabled to false"
+        "mounted weights and can mount them since release 1.2 (v1beta1): upgrade Dynamo, or set spec.gateway.enabled "
+        "to false"
     )
     yield blocker(context.cache.asked_by, text)
 
