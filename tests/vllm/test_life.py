@@ -106,7 +106,7 @@ async def test_weights_of_an_image_are_mounted_by_each_pod(deploy: Deploy, clien
     key = await deploy(model=weights, scaling={"replicas": 2})
     running = await until(client, key, running_at(1))
     (warning,) = running["status"]["warnings"]
-    assert "spec.model.uri names no digest" in warning
+    assert "spec.model.uri: without a digest" in warning
     assert "modelCache" not in running["status"]
     for pod in await pods(key):
         volume = next(each for each in pod["spec"]["volumes"] if each["name"] == "airunway-model-cache")

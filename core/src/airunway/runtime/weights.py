@@ -54,8 +54,8 @@ def image_findings(
         yield True, _finding(_SOURCE, "IncompatibleConfiguration", text)
     if "@" not in cache.image:
         text = (
-            f"{_URI} names no digest, and a tag can be moved: replicas on different nodes may then serve different "
-            "weights; append @sha256:…"
+            "without a digest the image is found by its tag, which can be moved: replicas on different nodes may then "
+            "serve different weights; append @sha256:…"
         )
         yield False, _finding(_URI, "MutableTag", text)
 
