@@ -241,6 +241,10 @@ def _own_copy(context: Context[Any]) -> Context[Any]:
 # ------------------------------------------------------------------------------------------ a context without a cluster
 
 
+NEWEST_KUBERNETES = (1, 36)
+"""The version that a preview without a cluster assumes."""
+
+
 def assumed_context(
     host: ProviderHost,
     *,
@@ -282,6 +286,7 @@ def assumed_context(
         served=served,
         runtime=runtime or RuntimeSettings(),
         cache=cache,
+        kubernetes=NEWEST_KUBERNETES,
         settings=host.settings(settings or {}),
         now=now,
     )
