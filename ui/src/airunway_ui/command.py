@@ -65,9 +65,9 @@ async def _serve(port: int, *, open_: bool, kubeconfig: Path | None, context: st
         raise _Unusable(f"{error}. Check that {server} is the right cluster (--context, --kubeconfig)") from error
     watches = Watches(identity)
     guard = Guard(port=0)
-    runner = web.AppRunner(
-        application(Site(guard=guard, identity=identity, watches=watches)), access_log=None, shutdown_timeout=1.0
-    )
+    app = application(Site(guard=guard, identity=identity, watches=watches))
+    # A page that is closed ends what it has asked for.
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     try:
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port)

@@ -23,6 +23,9 @@ TAIL = 500
 
 MOST_WEIGHT = 1000
 
+# libyaml if PyYAML was built with it: Python takes seconds for a megabyte.
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 _CONTAINER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -101,7 +104,12 @@ def yaml_of(deployment: Resource) -> str:
     metadata = {key: value for key, value in (dig(deployment, "metadata") or {}).items() if key != "managedFields"}
     head = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind, "metadata": metadata}
     rest = {key: value for key, value in deployment.items() if key not in head}
-    return str(yaml.safe_dump({**head, **rest}, sort_keys=False, width=120))
+    return dumped({**head, **rest})
+
+
+def dumped(obj: Resource) -> str:
+    """Returns an object as YAML in ASCII."""
+    return str(yaml.dump(obj, Dumper=_Dumper, sort_keys=False, width=120))
 
 
 # ----------------------------------------------------------------------------------------------------------------- logs

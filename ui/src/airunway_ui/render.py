@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from airunway.redaction import printable
 from airunway.unseen import Unseen
 from airunway.view import Health, short_age
+from airunway.view.plan import step_words, summary_of
 
 _SHAPES = {Health.OK: "●", Health.PROGRESS: "◐", Health.UNKNOWN: "○", Health.PROBLEM: "▲"}
 """A state is a word, a shape and a colour: none of them has a meaning alone."""
@@ -31,6 +32,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters |= {"age": age, "state": state, "plain": printable, "query": urlencode, "part": _part}
+    made.globals |= {"summary_of": summary_of, "step_words": step_words}
     made.tests["unseen"] = lambda value: isinstance(value, Unseen)
     return made
 

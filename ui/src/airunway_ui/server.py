@@ -88,6 +88,7 @@ def application(site: Site) -> web.Application:
 
     app = web.Application(middlewares=[_answers], client_max_size=MOST_BODY)
     app[SITE] = site
+    edit.prepare(app)
     app.router.add_get("/login", _log_in)
     app.router.add_get("/static/{name}", _static)
     for routes in (listing.ROUTES, details.ROUTES, reasons.ROUTES, ask.ROUTES, edit.ROUTES):

@@ -143,7 +143,8 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button[data-copy]");
   if (!button) return;
-  const text = button.dataset.copy || document.getElementById(button.dataset.of)?.textContent || "";
+  const of = document.getElementById(button.dataset.of);
+  const text = button.dataset.copy || of?.value || of?.textContent || "";
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
@@ -178,4 +179,170 @@ const log = document.querySelector("pre[data-follow]");
 if (log) {
   log.scrollTop = log.scrollHeight;
   read(log);
+}
+
+// ------------------------------------------------------------------------------------------------------------------ ask
+
+function made(tag, name, text = "") {
+  const element = document.createElement(tag);
+  element.className = name;
+  element.textContent = text;
+  return element;
+}
+
+const asking = document.getElementById("ask");
+if (asking) {
+  const dialogue = document.getElementById("dialogue");
+  const stop = document.getElementById("stop");
+  const send = document.getElementById("send");
+  const counts = document.getElementById("counts");
+  const problem = document.getElementById("ask-problem");
+  const history = [];
+
+  const fail = (text) => { problem.textContent = text; problem.hidden = !text; };
+
+  const answered = async (form, signal) => {
+    const prompt = form.get("prompt");
+    form.set("history", JSON.stringify(history));
+    const turn = made("div", "turn model");
+    const reasoning = made("pre", "reasoning");
+    const text = made("pre", "text");
+    dialogue.append(made("p", "turn user", prompt), turn);
+    turn.append(text);
+    const sent = performance.now();
+    let first = 0;
+    const answer = await fetch(asking.action, {
+      method: "POST", body: new URLSearchParams(form), headers: { Accept: "application/x-ndjson" }, signal,
+    });
+    if (!answer.ok) {
+      fail(answer.status === 429 ? "Too many answers are read at once: end some of them." : `HTTP ${answer.status}`);
+      return;
+    }
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) take(JSON.parse(line));
+    }
+
+    function take(piece) {
+      if (piece.remark) turn.before(made("p", "note", piece.remark));
+      if (piece.problem) fail(piece.problem);
+      if (piece.reasoning) {
+        if (!reasoning.isConnected) {
+          const details = made("details", "");
+          details.append(made("summary", "", "Reasoning"), reasoning);
+          turn.prepend(details);
+        }
+        reasoning.append(piece.reasoning);
+      }
+      if (piece.text) text.append(piece.text);
+      if ((piece.text || piece.reasoning) && !first) {
+        first = performance.now();
+        counts.textContent = `first token after ${Math.round(first - sent)} ms`;
+      }
+      if (piece.end) {
+        counts.textContent = piece.end.counts.join("; ");
+        if (piece.end.embedding) text.append(piece.end.embedding);
+        if (piece.end.ranked.length) {
+          const list = made("ol", "");
+          for (const each of piece.end.ranked) list.append(made("li", "", `${each.score.toFixed(4)} ${each.text}`));
+          turn.append(list);
+        }
+        if (piece.end.task === "chat") {
+          history.push({ role: "user", content: prompt }, { role: "assistant", content: text.textContent });
+        }
+      }
+    }
+  };
+
+  asking.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const control = new AbortController();
+    stop.onclick = () => control.abort();
+    const form = new FormData(asking);
+    fail("");
+    send.disabled = true;
+    stop.hidden = false;
+    document.getElementById("prompt").value = "";
+    try {
+      await answered(form, control.signal);
+    } catch (error) {
+      fail(error.name === "AbortError" ? "The answer was stopped." : "The connection to airunway ui was lost.");
+    }
+    send.disabled = false;
+    stop.hidden = true;
+    document.getElementById("prompt").focus();
+  });
+  document.getElementById("prompt").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      if (!send.disabled) asking.requestSubmit();
+    }
+  });
+}
+
+// ---------------------------------------------------------------------------------------------------------------- draft
+
+const draft = document.getElementById("draft");
+if (draft) {
+  const yaml = document.getElementById("yaml");
+  const checks = document.getElementById("checks");
+  const checking = document.getElementById("checking");
+  const fields = [...draft.querySelectorAll("[name^='f-']")];
+  let running = null;
+  let waiting = 0;
+
+  async function examine(source) {
+    running?.abort();
+    const control = new AbortController();
+    running = control;
+    const form = new URLSearchParams(new FormData(draft));
+    form.set("source", source);
+    checking.textContent = "Checking…";
+    try {
+      const answer = await fetch("/check", {
+        method: "POST", body: form, headers: { Accept: "application/json" }, signal: control.signal,
+      });
+      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+      const found = await answer.json();
+      if (running !== control) return;
+      if (source === "form" && !("yaml" in found.errors)) yaml.value = found.yaml;
+      for (const each of fields) {
+        const name = each.name.slice(2);
+        if (source === "yaml" && !("yaml" in found.errors)) each.value = found.fields[name] ?? "";
+        show(name, found.errors[name] ?? "");
+      }
+      show("yaml", found.errors.yaml ?? "");
+      const fresh = document.createDocumentFragment();
+      for (const node of found.checks) fresh.append(typeof node === "string" ? node : built(node));
+      checks.replaceChildren(fresh);
+      checking.textContent = "";
+    } catch (error) {
+      if (error.name !== "AbortError") checking.textContent = `It could not be checked: ${error.message}`;
+    }
+  }
+
+  function show(name, text) {
+    const place = document.getElementById(`e-${name}`);
+    if (!place) return;
+    place.textContent = text;
+    place.closest("label")?.classList.toggle("wrong", Boolean(text));
+  }
+
+  draft.addEventListener("input", (event) => {
+    clearTimeout(waiting);
+    const source = event.target === yaml ? "yaml" : "form";
+    waiting = setTimeout(() => examine(source), 500);
+  });
+  for (const each of draft.querySelectorAll("button[formaction='/check']")) {
+    each.addEventListener("click", (event) => {
+      event.preventDefault();
+      examine(each.value);
+    });
+  }
+  if (document.getElementById("f-name").value) examine("yaml");
 }
