@@ -39,8 +39,8 @@ class StepResult:
 
     condition: str = ""
     """Type of the condition; empty if none is written."""
-    ok: bool = False
-    """Status of the condition."""
+    ok: bool | None = False
+    """Status of the condition; None: Unknown."""
     reason: str
     """Reason of the condition and of the fault."""
     message: str
@@ -250,6 +250,8 @@ def _endpoint(where: Endpoint, pool: Pool | None, deployment: Resource) -> Resou
         found["targetPort"] = where.target_port
     if pool is not None:
         found["pool"] = {"name": pool.name, "port": pool.port}
+        if pool.holds_requests is not None:
+            found["pool"]["holdsRequests"] = pool.holds_requests
     return found
 
 
@@ -436,6 +438,13 @@ def announcements(
             yield Event(reason="UnverifiedSchema", note=compatible.message)
         if is_new and compatible.reason == "UnsupportedSchema":
             yield Event(reason="UnsupportedSchema", note=compatible.message)
+    scaling, known = report.result("AutoscalerReady"), condition_of(before, "AutoscalerReady") or {}
+    if scaling is not None and scaling.ok and scaling.reason != "ProviderScales" and known.get("status") != "True":
+        yield Event(reason="ScaledObjectReady", note=scaling.message)
+    is_known = scaling is not None and (known.get("status"), known.get("reason")) == ("False", scaling.reason)
+    is_fault = scaling is not None and scaling.ok is False and category_of(scaling.reason) is not Category.PROGRESS
+    if scaling is not None and is_fault and not is_known:
+        yield Event(reason="AutoscalerNotReady", note=f"{scaling.reason}: {scaling.message}")
     # Warnings beyond the limit are not in the status, so it is unknown whether they are new.
     shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
     if any(_is_new(finding, before) for finding in shown):
