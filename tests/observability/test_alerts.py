@@ -90,8 +90,11 @@ class Expression:
 
     def _without(self) -> Vector:
         left = self._compared()
-        while self._peek() == "unless":
-            self._take()
+        while self._peek() in ("unless", "and"):
+            if self._take() == "and":
+                both = self._compared()
+                left = {labels: value for labels, value in left.items() if labels in both}
+                continue
             self._take("on")
             names = self._names()
             right = {_only(labels, names) for labels in self._compared()}
