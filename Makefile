@@ -127,6 +127,7 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m tools.fields_page
 	@$(RUN) python -m tools.matrix_page
 	@$(RUN) python -m tools.doctor_page
+	@$(RUN) python -m tools.rules_section
 	@$(RUN) python -m tools.sdk_reference
 	@$(RUN) python -m tools.conditions_page
 	@$(RUN) python -m tools.cache_faults_page

@@ -35,6 +35,7 @@ from airunway.resource import (
     is_integer,
     kept,
     list_at,
+    mapping_at,
     text_at,
 )
 
@@ -225,6 +226,15 @@ class EffectiveConfig:
         return status_policy_of(self.spec.get("statusPolicy"))
 
     @property
+    def prometheus(self) -> Resource:
+        """The Prometheus for autoscalers, as the config has it; empty if it names none that can be."""
+        found = mapping_at(self.spec, "autoscaling", "prometheus")
+        address = text_at(found, "serverAddress")
+        if not address.startswith(("http://", "https://")):
+            return {}
+        return filled(serverAddress=address, authentication=kept(found.get("authentication"), "kind", "name"))
+
+    @property
     def rollout(self) -> Rollout:
         """When deployments that serve take changed pod settings."""
         return Rollout.IMMEDIATELY if self.spec.get("rollout") == Rollout.IMMEDIATELY else Rollout.ON_NEXT_CHANGE
@@ -271,12 +281,17 @@ class EffectiveConfig:
             reference = {"namespaceRef": {"kind": "RuntimeConfig", "namespace": self.namespace, "name": self.name}}
         return {**reference, "scope": self.scope.value, "hash": self.hash}
 
-    def status_for_provider(self) -> Resource:
-        """Returns ``status.effectiveRuntimeConfig`` of a deployment, with what a provider needs of the config live."""
+    def status_for_provider(self, deployment: Resource) -> Resource:
+        """Returns ``status.effectiveRuntimeConfig``, with what the deployment's provider needs of the config live."""
         policy = kept(self.spec.get("statusPolicy"), "dependencyGracePeriod", "capacityBlockedAfter")
         return {
             **self.status(),
-            **filled(labelPatterns=list(self.label_patterns), statusPolicy=policy, routing=self.routing.enabled),
+            **filled(
+                labelPatterns=list(self.label_patterns),
+                statusPolicy=policy,
+                routing=self.routing.enabled,
+                prometheus=self.prometheus if is_autoscaled(deployment) else {},
+            ),
         }
 
 
@@ -303,6 +318,11 @@ def status_policy_of(found: object) -> StatusPolicy:
         grace=time("dependencyGracePeriod", DEPENDENCY_GRACE_PERIOD),
         patience=time("capacityBlockedAfter", CAPACITY_BLOCKED_AFTER),
     )
+
+
+def is_autoscaled(deployment: Resource) -> bool:
+    """Returns whether the number of replicas follows the load. Total for any JSON."""
+    return dig(deployment, "spec", "scaling", "autoscaling") is not None
 
 
 def config_name(obj: Resource) -> str:

@@ -31,10 +31,11 @@ from airunway.plugins.contract import (
     kind_key,
 )
 from airunway.plugins.errors import PluginFault
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import SCALED_OBJECT, ProviderHost
 from airunway.plugins.settings import with_defaults, with_kept
-from airunway.resource import Resource, condition_of, dig, is_deleting, labels_of, mapping_at
+from airunway.resource import Resource, condition_of, dig, is_deleting, labels_of, mapping_at, text_at
 from airunway.revisions.revision import PROVIDER
+from airunway.runtime.autoscaling import autoscaler, follows_itself
 from airunway.runtime.crd_versions import Installed, pinned, writer_of
 from airunway.runtime.gate import Gate, cache_in, gate_of, gateway_in, settings_in
 from airunway.runtime.memory import Waiting
@@ -42,7 +43,14 @@ from airunway.runtime.newer import newer_translation
 from airunway.runtime.records import interruptions, is_primary, recreate_causes, written_for
 from airunway.runtime.report import OF_ROUTE, StepResult, located
 from airunway.runtime.state import ClusterState, provider_mark
-from airunway.runtime.translate import TooLarge, TranslationResult, parsed, translate
+from airunway.runtime.translate import (
+    TooLarge,
+    TranslationResult,
+    parsed,
+    propagated_labels,
+    selector_of,
+    translate,
+)
 from airunway.sdk.fields import tracked
 from airunway.sdk.pods import pod_specs
 from airunway.selection.provider import is_denied
@@ -152,7 +160,8 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         typed, unreadable = parsed(deployment), None
     except ParseError as error:
         typed, unreadable = None, error
-    wanted_for = written_for(deployment, typed) if typed is not None else ""
+    own = follows_itself(host, text_at(deployment, "status", "engine", "type"))
+    wanted_for = written_for(deployment, typed, autoscaling=own) if typed is not None else ""
     hindrance, subject, gate = _hindrance(state, unreadable), "", Gate()
     if hindrance is None and state.settled:
         gate = gate_of(state, host)
@@ -242,9 +251,19 @@ def plan(
         compatible = _blocked(translated, blocks_ready=False)
     else:
         compatible = _compatible(host, context, state, translated.objects)
-    decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
     if not translated.objects:
-        return decision
+        return replace(intent, results=(compatible,), warnings=warnings)
+    scaler = autoscaler(
+        state,
+        host,
+        typed,
+        context,
+        observed=observed,
+        selector=selector_of(host, state.key.name, identity_in(translated.objects[0]).name),
+        propagated=propagated_labels(host, state.deployment),
+    )
+    objects = (*translated.objects, *scaler)
+    decision = replace(intent, results=(compatible,), warnings=warnings, objects=objects)
     unrecoverable, deletes_obsolete = "", False
     # An unrecoverable object is recreated only after a change of the spec.
     if state.written_for != intent.wanted_for:
@@ -252,8 +271,8 @@ def plan(
             return _at_fault(intent, observed)
         unrecoverable = observed.unrecoverable if observed is not None else ""
     steps = plan_of(
-        translated.objects,
-        state.find(translated.objects),
+        objects,
+        state.find(objects),
         deployment=state.deployment,
         provider=host.name,
         unrecoverable=unrecoverable,
@@ -348,7 +367,7 @@ def _missing(state: ClusterState, host: ProviderHost, *, suspended: bool) -> tup
     """
     for kind in sorted(host.manifest.upstream, key=lambda kind: not kind.primary):
         installed = state.installed[kind.group, kind.kind]
-        if installed.upstream is not None:
+        if installed.upstream is not None or kind is SCALED_OBJECT:
             continue
         if not kind.required and (suspended or not _is_unsupported(installed) or not _has(state, kind)):
             continue

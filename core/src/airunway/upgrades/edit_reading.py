@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -54,6 +54,7 @@ _CLIENT_SIDE = "kubectl-client-side-apply"
 
 Load = Callable[[str], ProviderHost | None]
 Choose = Callable[[Sequence[Resource], Resource], str]
+Store = Callable[[Client, Resource, Resource | None], Awaitable[Resource]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +77,19 @@ class EditReader:
         choose: Choose,
         configs: Sequence[Resource] = (),
         templates: Sequence[Resource] = (),
+        store: Store | None = None,
     ) -> None:
         """`load` gives the plugin of a provider, or None if it is not installed here; `choose` the provider that a
         deployment without one gets (empty: none) among InferenceProviderConfigs. `configs` and `templates` are applied
-        together with the deployments.
+        together with the deployments. `store` returns what the API server would store of an edited deployment, given
+        the live one; by default as ``kubectl apply``.
         """
         self._client = client
         self._load = load
         self._choose = choose
         self._configs = tuple(configs)
         self._templates = tuple(templates)
+        self._store = store or dry_run
         self._read: _Cluster | None = None
         self._clusters: dict[str, tuple[Cluster, tuple[Unseen, ...]]] = {}
 
@@ -95,7 +99,7 @@ class EditReader:
         """
         key, now = key_of(edited), datetime.now(UTC)
         live = await self._client.find(MODEL_DEPLOYMENT, key)
-        stored = await dry_run(self._client, edited, live)
+        stored = await self._store(self._client, edited, live)
         stored = {**stored, "apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind}
         self._read = read = self._read or await self._read_cluster()
         templates = await read_for(self._client, [stored])
