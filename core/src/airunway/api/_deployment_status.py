@@ -118,6 +118,9 @@ class PoolStatus(ApiModel):
 
     name: str | None = Field(default=None, max_length=253, description="Name of the pool, in the same namespace.")
     port: Int32 | None = Field(default=None, description="Port of its members, a number.")
+    holds_requests: bool | None = Field(
+        default=None, description="Whether its endpoint picker holds requests while no replica runs: true or false."
+    )
 
 
 class EndpointStatus(ApiModel):
@@ -160,6 +163,10 @@ class GatewayStatus(ApiModel):
     path: str | None = Field(default=None, max_length=1024, description="URL path of the model.")
     model_name: str | None = Field(default=None, max_length=2048, description="Model name to send in requests.")
     gateway_namespace: str | None = Field(default=None, description="Namespace of the Gateway.")
+    holds_requests: bool | None = Field(
+        default=None,
+        description="Whether requests wait while no replica runs: true or false. Absent unless minReplicas is 0.",
+    )
     group: GroupStatus | None = Field(
         default=None, description="Share of the requests, where other deployments of its group claim the same."
     )

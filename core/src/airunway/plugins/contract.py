@@ -509,6 +509,8 @@ class Pool:
 
     name: str
     port: int
+    holds_requests: bool | None = None
+    """Whether its endpoint picker holds requests while no replica runs; None: it never does."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -249,6 +249,8 @@ def _endpoint(where: Endpoint, pool: Pool | None, deployment: Resource) -> Resou
         found["targetPort"] = where.target_port
     if pool is not None:
         found["pool"] = {"name": pool.name, "port": pool.port}
+        if pool.holds_requests is not None:
+            found["pool"]["holdsRequests"] = pool.holds_requests
     return found
 
 
