@@ -13,7 +13,7 @@ from airunway.api.autoscaling import Autoscaling, Metric
 from airunway.api.base import ParseError, parse_model
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.configs.canonical import parse_duration
-from airunway.engines.metrics import ENGINE_METRICS, kv_cache_query, pods_matcher, requests_query
+from airunway.engines.metrics import ENGINE_METRICS, held_query, kv_cache_query, pods_matcher, requests_query
 from airunway.owned.objects import complete, identity_in, our_labels
 from airunway.owned.plan import Plan
 from airunway.plugins.contract import Context, Finding, Observation
@@ -21,6 +21,7 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import SCALED_OBJECT, ProviderHost
 from airunway.redaction import redacted
 from airunway.resource import Resource, condition_of, dig, entries_at, key_of, mapping_at, text_at
+from airunway.routing.holding import holds_requests
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status.reasons import Category
@@ -49,15 +50,20 @@ def autoscaling_of(deployment: Resource) -> Autoscaling | None:
         return None
 
 
-def clamp(typed: ModelDeployment) -> None:
-    """Bring the number of replicas into the bounds of the deployment's autoscaling.
+def clamp(typed: ModelDeployment, deployment: Resource) -> None:
+    """Bring the number of replicas into the bounds of the deployment's autoscaling. `typed` is `deployment`, parsed.
 
     Autoscalers keep within them; ``kubectl replace`` or ``kubectl scale`` need not, and must not stop a model until
     KEDA looks again.
     """
     scaling = typed.spec.scaling
     if scaling.autoscaling is not None:
-        scaling.replicas = scaling.autoscaling.within(scaling.replicas)
+        scaling.replicas = max(_fewest(scaling.autoscaling, deployment), scaling.autoscaling.within(scaling.replicas))
+
+
+def _fewest(autoscaling: Autoscaling, deployment: Resource) -> int:
+    """Fewest replicas: the last one stays where nothing would hold a request for it."""
+    return autoscaling.floor or (0 if holds_requests(deployment).pool else 1)
 
 
 def follows_itself(host: ProviderHost, engine: str) -> bool:
@@ -109,34 +115,21 @@ def autoscaler(
         "apiVersion": f"{SCALED_OBJECT.group}/{SCALED_OBJECT.versions[0]}",
         "kind": SCALED_OBJECT.kind,
         "metadata": {"name": state.key.name},
-        "spec": _spec(state.key.name, autoscaling, context.engine, pods=pods, prometheus=prometheus),
+        "spec": _spec(state.deployment, autoscaling, context.engine, pods=pods, prometheus=prometheus),
     }
     whose = our_labels(state.deployment, provider_mark(host.name))
     return (complete(made, owner=state.deployment, labels=whose, propagated=propagated),)
 
 
-def _spec(name: str, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource) -> Resource:
-    metrics = ENGINE_METRICS[engine]
-    query = requests_query if autoscaling.measures is Metric.REQUESTS else kv_cache_query
-    trigger: Resource = {
-        "type": "prometheus",
-        "name": "requests" if autoscaling.measures is Metric.REQUESTS else "kv-cache",
-        "metricType": "AverageValue",
-        "metadata": {
-            "serverAddress": prometheus["serverAddress"],
-            "query": query(metrics, pods),
-            "threshold": str(autoscaling.target),
-            "activationThreshold": "0",
-            # No series at all is a Prometheus that does not scrape the pods, and not an idle model.
-            "ignoreNullValues": "false",
-        },
-    }
-    if authentication := mapping_at(prometheus, "authentication"):
-        kind = authentication.get("kind") or "TriggerAuthentication"
-        trigger["authenticationRef"] = {"kind": kind, "name": authentication.get("name")}
-    fewest, idle = max(1, autoscaling.floor), _seconds(autoscaling.idle)
+def _spec(deployment: Resource, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource) -> Resource:
+    key, fewest = key_of(deployment), _fewest(autoscaling, deployment)
+    triggers = [
+        _trigger(name, query, threshold, prometheus, may_be_empty=fewest == 0)
+        for name, query, threshold in _queries(autoscaling, engine, pods, _held(deployment) if fewest == 0 else "")
+    ]
+    idle = _seconds(autoscaling.idle)
     return {
-        "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "name": name},
+        "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "name": key.name},
         "minReplicaCount": fewest,
         "maxReplicaCount": autoscaling.max_replicas,
         "pollingInterval": _POLLING,
@@ -148,9 +141,45 @@ def _spec(name: str, autoscaling: Autoscaling, engine: str, *, pods: str, promet
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": _seconds(autoscaling.window)}}
             },
         },
-        "fallback": {"failureThreshold": _FAILURES, "replicas": fewest, "behavior": "currentReplicasIfHigher"},
-        "triggers": [trigger],
+        "fallback": {"failureThreshold": _FAILURES, "replicas": max(1, fewest), "behavior": "currentReplicasIfHigher"},
+        "triggers": triggers,
     }
+
+
+def _held(deployment: Resource) -> str:
+    """The query for the requests that wait while no replica runs."""
+    return held_query(key_of(deployment).namespace, holds_requests(deployment).pool)
+
+
+def _queries(autoscaling: Autoscaling, engine: str, pods: str, held: str) -> list[tuple[str, str, int]]:
+    """Name, query and threshold of each trigger; with `held` no series of an engine is no load."""
+    metrics = ENGINE_METRICS[engine]
+    if autoscaling.measures is Metric.REQUESTS:
+        query = requests_query(metrics, pods)
+        return [("requests", f"(({query}) or vector(0)) + {held}" if held else query, autoscaling.target)]
+    found = [("kv-cache", kv_cache_query(metrics, pods), autoscaling.target)]
+    # Requests that wait start the first replica; by their number none is added.
+    return [*found, ("wake", held, autoscaling.max_replicas * 1000)] if held else found
+
+
+def _trigger(name: str, query: str, threshold: int, prometheus: Resource, *, may_be_empty: bool) -> Resource:
+    trigger: Resource = {
+        "type": "prometheus",
+        "name": name,
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": prometheus["serverAddress"],
+            "query": query,
+            "threshold": str(threshold),
+            "activationThreshold": "0",
+            # Where a replica always runs, no series is a Prometheus that does not scrape it, and not an idle model.
+            "ignoreNullValues": "true" if may_be_empty else "false",
+        },
+    }
+    if authentication := mapping_at(prometheus, "authentication"):
+        kind = authentication.get("kind") or "TriggerAuthentication"
+        trigger["authenticationRef"] = {"kind": kind, "name": authentication.get("name")}
+    return trigger
 
 
 def _seconds(duration: str) -> int:
@@ -244,8 +273,7 @@ def autoscaler_result(state: ClusterState, host: ProviderHost) -> StepResult | N
     fewest = dig(live, "spec", "minReplicaCount")
     text = _bounds(autoscaling, fewest if isinstance(fewest, int) else autoscaling.floor)
     if autoscaling.floor == 0 and fewest != 0:
-        why = "nothing would hold a request while no replica runs, so the last one stays"
-        return _result(True, "StaysAtOne", f"{text}; {why}: see docs/autoscaling.md, or set minReplicas to 1")
+        return _result(True, "StaysAtOne", f"{text}; {holds_requests(deployment).problem}")
     return _result(True, "Scaling", text)
 
 
