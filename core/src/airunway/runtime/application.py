@@ -239,6 +239,7 @@ class ProviderApplication:
             [_as_read(condition_of(deployment, type_)) for type_ in _READ_CONDITIONS],
             route,
             route_warnings(deployment),
+            dig(status, "gateway", "holdsRequests"),
             cache_reads(deployment),
         )
 
