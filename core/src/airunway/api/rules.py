@@ -15,7 +15,7 @@ from decimal import Decimal
 from airunway.api.names import DEFAULT_GPU_TYPE, MAX_NAME_LENGTH
 from airunway.api.paths import ALLOWED, reserved_pattern
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
-from airunway.references import IMAGE_PATTERN, MODEL_PATTERN, NO_MODEL
+from airunway.references import DIGEST_PATTERN, IMAGE_PATTERN, MODEL_PATTERN, NO_MODEL, OCI_PATTERN
 from airunway.resource import Resource
 
 MAX_GPUS = 64
@@ -333,7 +333,42 @@ def storage_rules() -> Iterator[ValidationRule]:
             field=".mountPath",
         )
     yield from _list_rules()
+    yield from _uri_rules()
     yield from _cache_rules()
+
+
+_OCI = "has(self.source) && self.source == 'oci'"
+
+
+def _uri_rules() -> Iterator[ValidationRule]:
+    uri = "(has(self.uri) && self.uri != '')"
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({_OCI}) || {uri}",
+        message="model.uri is required when source is oci: oci://REGISTRY/REPOSITORY, with :TAG or @DIGEST",
+        field=".uri",
+        reason=REQUIRED,
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!{uri} || ({_OCI})",
+        message="model.uri needs source oci",
+        field=".uri",
+        reason=FORBIDDEN,
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!{uri} || !self.uri.contains('@') || self.uri.matches({_quoted(DIGEST_PATTERN)})",
+        message="what follows @ in model.uri is no digest: write sha256: and 64 digits from 0 to f",
+        field=".uri",
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!{uri} || self.uri.matches({_quoted(OCI_PATTERN)})",
+        message="model.uri must be oci://REGISTRY/REPOSITORY, with :TAG or @DIGEST: a registry with its domain or "
+        "port, and a repository in lower case",
+        field=".uri",
+    )
 
 
 def _cache_rules() -> Iterator[ValidationRule]:
@@ -341,9 +376,16 @@ def _cache_rules() -> Iterator[ValidationRule]:
     named = "has(self.cache.artifactName) && self.cache.artifactName != ''"
     yield ValidationRule(
         path="spec.model",
-        expression=f"!({cached}) || !has(self.source) || self.source == 'huggingface' || ({named})",
+        expression=f"!({cached}) || !has(self.source) || self.source != 'custom' || ({named})",
         message="cache.mode needs source huggingface, or cache.artifactName: the ModelArtifact that has the weights",
         field=".cache.mode",
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({cached}) || !({_OCI})",
+        message="each node keeps the image of source oci itself: set cache.mode None",
+        field=".cache.mode",
+        reason=FORBIDDEN,
     )
     yield ValidationRule(
         path="spec.model",
@@ -360,6 +402,13 @@ def _cache_rules() -> Iterator[ValidationRule]:
         f" || !self.storage.volumes.exists(v, {at_cache})",
         message=f"the model cache is mounted at {MODEL_CACHE_PATH}: "
         "give the volume another mountPath, or set cache.mode None",
+        field=".storage.volumes",
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({_OCI}) || !has(self.storage) || !has(self.storage.volumes)"
+        f" || !self.storage.volumes.exists(v, {at_cache})",
+        message=f"the weights of source oci are mounted at {MODEL_CACHE_PATH}: give the volume another mountPath",
         field=".storage.volumes",
     )
     yield from quantity_rules("spec.model.cache", "size", example="100Gi")
@@ -542,8 +591,8 @@ def _model_rules() -> Iterator[ValidationRule]:
     )
     yield ValidationRule(
         path="spec",
-        expression=f"{template} || !has(self.model) || self.model.source != 'huggingface' || {has_id}",
-        message="model.id is required when source is huggingface",
+        expression=f"{template} || !has(self.model) || self.model.source == 'custom' || {has_id}",
+        message="model.id is required when source is huggingface or oci",
         field=".model.id",
         reason=REQUIRED,
     )

@@ -78,6 +78,11 @@ class RoutingSpec(ApiModel):
         max_length=MAX_ENTRIES,
         description="Annotations of routes; those of a deployment win. Default: none.",
     )
+    split: Literal["Service", "Pool"] | None = Field(
+        default=None,
+        description="What a rule leads to while several deployments of a group have a share: Service, or Pool where "
+        "the gateway takes several InferencePools in one rule. Default: Service.",
+    )
     path_prefixes: list[_Prefix] = Field(
         default_factory=list,
         max_length=_MAX_PATTERNS,

@@ -94,6 +94,8 @@ class Routing:
     """A duration in canonical form; empty: the gateway's."""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Of the route."""
+    splits_pools: bool = False
+    """A rule for several deployments of a group leads to their InferencePools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +207,7 @@ class EffectiveConfig:
             annotations={key: value for key, value in annotations.items() if isinstance(value, str)}
             if isinstance(annotations, dict)
             else {},
+            splits_pools=dig(found, "split") == "Pool",
         )
 
     @cached_property

@@ -91,19 +91,23 @@ class ProviderHost:
         manifest = self.manifest
         if manifest.name != self.name:
             raise PluginBroken(
-                f"the entry point {self.name!r} ({self.origin}) gives a provider that calls itself {manifest.name!r}"
+                f"the entry point {self.name!r} ({self.origin}) gives a provider that calls itself {manifest.name!r}",
+                rule=rules.ENTRY_POINT,
             )
         if not set(manifest.contract_versions) & set(CONTRACT_VERSIONS):
             raise ContractMismatch(
                 f"provider {self.name!r} ({self.origin}) speaks contract {', '.join(manifest.contract_versions)}, "
-                f"this core speaks {', '.join(CONTRACT_VERSIONS)}; install versions of both that share one"
+                f"this core speaks {', '.join(CONTRACT_VERSIONS)}; install versions of both that share one",
+                rule=rules.CONTRACT,
             )
         problem = next(rules.manifest_problems(manifest), None) or next(
             rules.registry_problems(manifest, self.transformers), None
         )
         if problem is not None:
             raise PluginBroken(
-                f"provider {self.name!r} ({self.origin}) breaks the contract: {problem}; see docs/providers/contract.md"
+                f"provider {self.name!r} ({self.origin}) breaks the contract: {problem.text}; see {problem.rule} "
+                "in docs/providers/contract.md",
+                rule=problem.rule,
             )
 
     @cached_property
@@ -125,7 +129,7 @@ class ProviderHost:
         """The schema registry, oldest first."""
         found = self._call("transformers", object, self._hook.transformers)
         if not isinstance(found, (list, tuple)):
-            raise self._fault("transformers", f"returned {type(found).__name__}, no list")
+            raise self._fault("transformers", f"returned {type(found).__name__}, no list", rule=rules.TRANSFORMERS)
         return tuple(found)
 
     @cached_property
@@ -163,8 +167,10 @@ class ProviderHost:
         if isinstance(found, (list, tuple)):
             found = Translation(objects=tuple(found))
         if not isinstance(found, Translation):
-            raise self._fault("translate_spec", f"returned {type(found).__name__}, no Translation and no list")
-        self._hold("translate_spec", rules.translation_problems(found, self.manifest))
+            raise self._fault(
+                "translate_spec", f"returned {type(found).__name__}, no Translation and no list", rule=rules.HOOKS
+            )
+        self._hold("translate_spec", rules.translation_problems(found, self.manifest, self.transformers))
         return found
 
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
@@ -190,27 +196,30 @@ class ProviderHost:
                 result = call()
         except (Exception, SystemExit) as error:
             # Foreign code: an exception, or `argparse` in it, must fail the pass of one deployment, not the process.
-            raise self._fault(hook, f"raised {error!r}"[:512] + _place(extract_tb(error.__traceback__))) from error
+            raise self._fault(
+                hook, f"raised {error!r}"[:512] + _place(extract_tb(error.__traceback__)), rule=rules.HOOKS
+            ) from error
         taken, worked = monotonic() - begun, thread_time() - worked
         if worked > SLOW_HOOK or taken > LONG_WAIT:
             raise self._fault(
                 hook,
                 f"took {taken:.1f} s ({worked:.1f} s of processor time); a hook has {LONG_WAIT:g} s "
                 f"({SLOW_HOOK:g} s of processor time), and nothing else runs meanwhile",
+                rule=rules.TIME,
             )
         if not isinstance(result, expected):
-            raise self._fault(hook, f"returned {type(result).__name__}, not {expected.__name__}")
+            raise self._fault(hook, f"returned {type(result).__name__}, not {expected.__name__}", rule=rules.HOOKS)
         return result
 
-    def _hold(self, hook: str, problems: Iterable[str]) -> None:
+    def _hold(self, hook: str, problems: Iterable[rules.Broken]) -> None:
         """Raise for the first rule that a result breaks."""
         problem = next(iter(problems), None)
         if problem is not None:
-            raise self._fault(hook, f"broke the contract: {problem}")
+            raise self._fault(hook, f"broke the contract: {problem.text} ({problem.rule})", rule=problem.rule)
 
-    def _fault(self, hook: str, what: str) -> PluginFault:
+    def _fault(self, hook: str, what: str, *, rule: str) -> PluginFault:
         self.faults[hook] = f"{hook} {what}"
-        return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}")
+        return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}", rule=rule)
 
 
 def _place(stack: StackSummary) -> str:
@@ -239,6 +248,10 @@ def _own_copy(context: Context[Any]) -> Context[Any]:
 
 
 # ------------------------------------------------------------------------------------------ a context without a cluster
+
+
+NEWEST_KUBERNETES = (1, 36)
+"""The version that a preview without a cluster assumes."""
 
 
 def assumed_context(
@@ -282,6 +295,7 @@ def assumed_context(
         served=served,
         runtime=runtime or RuntimeSettings(),
         cache=cache,
+        kubernetes=NEWEST_KUBERNETES,
         settings=host.settings(settings or {}),
         now=now,
     )

@@ -21,6 +21,7 @@ def config_object(manifest: ProviderManifest) -> Resource:
             tasks=list(engine.tasks) if engine.tasks != ("generate",) else None,
             requiresCRD=engine.requires_crd,
             modelCache=engine.model_cache or None,
+            imageVolumes=engine.image_volumes or None,
             pathRouting=engine.path_routing or None,
             scaleToZero=engine.scale_to_zero or None,
             autoscaling=engine.autoscaling if engine.autoscaling != "Scale" else None,

@@ -48,7 +48,7 @@ from airunway.routing.parts import (
     pool_and_picker,
     wants_pool,
 )
-from airunway.routing.remarks import FIELD_OF_CLAIM, as_served, asked_for, holding, lost_remarks
+from airunway.routing.remarks import FIELD_OF_CLAIM, apart, as_served, asked_for, holding, lost_remarks
 from airunway.routing.routes import RouteRules, annotations_for, request_timeout, route, rules_in
 from airunway.status.conditions import Condition, is_dry_run, is_paused
 from airunway.status.reasons import Category, category_of
@@ -440,7 +440,7 @@ def _hindrance(
             ready=False,
             reason="RouteConflict",
             message=f"another deployment on Gateway {lost[0].claim.gateway} was first: "
-            f"{', '.join(map(holding, lost))}; change {' and '.join(fields)}",
+            f"{', '.join(map(holding, lost))}{apart(facts)}; change {' and '.join(fields)}",
         )
     if intent.name_denied and not intent.user_route and asked <= missing:
         remedy = f"set {FIELD_OF_CLAIM[ClaimKind.MODEL_NAME]}"

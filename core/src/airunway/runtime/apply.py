@@ -54,6 +54,7 @@ from airunway.runtime.plan import Decision
 from airunway.runtime.records import is_primary
 from airunway.runtime.report import StepResult, held_by, terminating_status
 from airunway.runtime.state import ClusterState, provider_mark
+from airunway.status.beside import with_beside
 from airunway.status.reasons import Category
 
 log = logging.getLogger(__name__)
@@ -229,7 +230,7 @@ class Executor:
         self._events.emit(
             state.deployment,
             reason="ResourceRecreated",
-            note=recreation_text(step),
+            note=with_beside(recreation_text(step), state.deployment),
             action="Recreate",
             related=step.subject,
         )

@@ -66,8 +66,8 @@ def deployment_of(obj: Resource) -> ObjectKey | None:
 class UpstreamInformers:
     """What is installed of one provider's upstream, and its objects.
 
-    `notify(deployment)` is called for every change of one of the deployment's objects, `changed()` when a change of the
-    kinds concerns all deployments.
+    `version` asks the cluster for its version, on which the built-in kinds depend. `notify(deployment)` is called for
+    every change of one of the deployment's objects, `changed()` when a change of the kinds concerns all deployments.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class UpstreamInformers:
         caches: Caches,
         host: ProviderHost,
         verify: bool,
+        version: Callable[[], Awaitable[tuple[int, int]]],
         notify: Callable[[ObjectKey], None],
         changed: Callable[[], None],
     ) -> None:
@@ -93,7 +94,9 @@ class UpstreamInformers:
         self._preferred: dict[tuple[str, str], Kind] = {}
         self._installed = dict.fromkeys(host.kinds, _UNREAD)
         self._look = asyncio.Event()
+        self._version = version
         self._kubernetes = (0, 0)
+        self._known = asyncio.Event()
         self._crds = {
             (kind.group, kind.kind): caches.of(
                 CUSTOM_RESOURCE_DEFINITION,
@@ -200,17 +203,27 @@ class UpstreamInformers:
 
     # ---------------------------------------------------------------------------------------------------- what runs
 
-    async def run(self, group: asyncio.TaskGroup, version: Callable[[], Awaitable[tuple[int, int]]]) -> None:
-        """Start the watches in `group`; returns once the CRDs are read and the watches of the kinds are started.
+    def unready(self) -> str | None:
+        """Why the objects cannot be read yet, or None."""
+        if not self._known.is_set():
+            return "the upstream's CRDs have not been read yet"
+        waiting = self.unread()
+        return f"these upstream kinds have not been read yet: {', '.join(waiting)}" if waiting else None
 
-        `version` asks the cluster for its version, on which the built-in kinds depend.
-        """
-        for (_, kind), reflector in self._crds.items():
-            group.create_task(reflector.run(), name=f"crd-{kind}")
-        await wait_until_synced([*self._crds.values()])
-        self._kubernetes = await version()
-        self._refresh(group)
-        group.create_task(self._refresh_on_change(group), name="upstream")
+    async def read(self) -> None:
+        """Wait until the CRDs are read, and with them what is installed."""
+        await self._known.wait()
+
+    async def run(self) -> None:
+        """Watch the CRDs, and the objects of the kinds that are served, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for (_, kind), reflector in self._crds.items():
+                group.create_task(reflector.run(), name=f"crd-{kind}")
+            await wait_until_synced([*self._crds.values()])
+            self._kubernetes = await self._version()
+            self._refresh(group)
+            self._known.set()
+            await self._refresh_on_change(group)
 
     async def _refresh_on_change(self, group: asyncio.TaskGroup) -> None:
         while True:

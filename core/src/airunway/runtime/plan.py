@@ -54,6 +54,7 @@ from airunway.runtime.translate import (
 from airunway.sdk.fields import tracked
 from airunway.sdk.pods import pod_specs
 from airunway.selection.provider import is_denied
+from airunway.status.beside import with_beside
 from airunway.status.reasons import Category
 
 log = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         reported = dig(deployment, "status", "observedGeneration") is not None
         return Decision(do=Do.FINALIZE if reported else Do.SKIP)
     if state.previous_provider and not state.dry_run:
-        return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.previous_provider),))
+        return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.previous_provider, state.deployment),))
     if (unread := _unread(state, host)) is not None:
         result, subject = unread
         return Decision(do=Do.OBSERVE_ONLY, results=(result,), subject=subject, unread=True)
@@ -553,12 +554,13 @@ def _stays(state: ClusterState) -> StepResult:
     )
 
 
-def _waits_for(other: str) -> StepResult:
+def _waits_for(other: str, deployment: Resource) -> StepResult:
     """The previous provider is still cleaning up; the removal of its finalizer enqueues the deployment again."""
     text = (
         f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
         f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
     )
+    text = with_beside(text, deployment)
     return StepResult(component="Handover", reason="WaitingForProvider", message=text, blocks_ready=True, pending=True)
 
 

@@ -191,8 +191,9 @@ def provider_status(
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
     # `now` is the start of the pass: an object that this pass created is newer, and did not serve before its creation.
     served_at = max(filter(None, (now, _made_at(report))))
+    serves = verdict.ready is True or (record is None and _only_sources_hinder(report, faults))
     record = served_record(
-        record, ready=verdict.ready is True, generation=status["observedGeneration"], now=served_at, idle=bool(idle)
+        record, ready=serves, generation=status["observedGeneration"], now=served_at, idle=bool(idle)
     )
     if record is not None:
         status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
@@ -286,6 +287,23 @@ _CORE_COMPONENTS = frozenset(
     {"RuntimeConfig", "Template", "Revision", CACHE_COMPONENT, STORAGE_COMPONENT, GATEWAY_COMPONENT}
 )
 """Components of the faults of `gate.core_faults`: the core and its parts announce them, not a provider."""
+
+
+def is_ready(observation: Observation) -> bool:
+    """Whether the upstream reports that the newest spec is served."""
+    return observation.up_to_date and all(c.ready is True for c in observation.components)
+
+
+def _only_sources_hinder(report: Report, faults: Sequence[Fault]) -> bool:
+    """Whether the object serves, and the deployment is not Ready only because of its config, its template or its route.
+
+    An object that was made while the config was refused serves, too: what it has must not change when the config is
+    mended.
+    """
+    if report.observation is None or not is_ready(report.observation):
+        return False
+    of_core = _CORE_COMPONENTS - {"Revision"}
+    return all(fault.component in of_core and fault.kind is not Category.PROGRESS for fault in faults)
 
 
 def record_of_service(report: Report, status: Resource) -> Resource | None:

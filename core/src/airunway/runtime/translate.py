@@ -42,6 +42,7 @@ from airunway.runtime.records import (
     written_for,
 )
 from airunway.runtime.state import provider_mark
+from airunway.runtime.weights import dropped, image_findings, with_image
 from airunway.schema import unknown_fields
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import RESERVED, pod_templates
@@ -95,11 +96,22 @@ def translate(
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
     if overrides.errors:  # the plugin never sees them
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
+    context = with_image(typed, context)
+    about_image = list(image_findings(typed, context, host))
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
     host.metadata_reads |= reads.metadata
-    blockers = (*unclaimed, *compatibility.blockers, *unmeasured(host, typed, context.engine))
-    warnings = (*overrides.unknown, *compatibility.warnings)
+    blockers = (
+        *unclaimed,
+        *(found for refuses, found in about_image if refuses),
+        *compatibility.blockers,
+        *unmeasured(host, typed, context.engine),
+    )
+    warnings = (
+        *overrides.unknown,
+        *(found for refuses, found in about_image if not refuses),
+        *compatibility.warnings,
+    )
     if blockers or typed.spec.suspend:
         return TranslationResult(blockers=blockers, warnings=warnings)
     translation = host.translate_spec(view, context)
@@ -112,7 +124,7 @@ def translate(
     warnings = (*warnings, *reserved)
     objects = [typed_pods(obj) for obj in objects]
     warned = {finding.path for finding in warnings}
-    provided = ["spec.model.cache"] if context.cache is not None else []
+    provided = ["spec.model.cache", "spec.model.uri"] if context.cache is not None else []
     if not follows_itself(host, context.engine):  # it reaches the provider as scaling.replicas
         provided.append("spec.scaling.autoscaling")
     if f"{_VOLUME}.claimName" in reads.paths:  # these reach the provider as the claim
@@ -140,6 +152,8 @@ def translate(
         immutable=[writer.immutable, *(kind.immutable for kind in kinds[1:])],
         pod_labels=[kind.labels.values() for kind in kinds],
     )
+    if lost := tuple(dropped(context.live, desired[0], context)):
+        return TranslationResult(blockers=lost, warnings=warnings)
     return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
 
 

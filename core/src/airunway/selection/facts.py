@@ -198,6 +198,8 @@ def request_of(spec: Resource) -> Request:
         needs.add("scaleToZero")
     if dig(spec, "model", "cache", "mode", default="None") != "None":
         needs.add("modelCache")
+    if dig(spec, "model", "source") == "oci":
+        needs.add("imageVolumes")
     gpu, task = mode == DISAGGREGATED or count > 0, dig(spec, "model", "task", default=GENERATE)
     return Request(spec=spec, gpu=gpu, mode=mode, needs=frozenset(needs), task=task)
 

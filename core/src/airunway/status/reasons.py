@@ -156,6 +156,7 @@ _REGISTERED_REASONS = (
     Reason("Suspended", Category.PROGRESS, "spec.suspend is true"),
     Reason("CrashLoopBackOff", Category.WORKLOAD, "a container keeps crashing"),
     Reason("GPUNotVisible", Category.WORKLOAD, "the container sees no GPU, or no driver for it"),
+    Reason("ImageVolumeUnsupported", Category.WORKLOAD, "the node cannot mount the image with the weights"),
     Reason("DriverTooOld", Category.WORKLOAD, "the GPU driver of the node is too old for the image"),
     Reason("NotWritable", Category.WORKLOAD, "the engine may not read or write a file that it needs"),
     Reason("EngineCommunication", Category.WORKLOAD, "processes of the engine do not reach each other"),
@@ -387,6 +388,15 @@ _REGISTERED_CODES = (
         field="spec.imagePullSecrets",
         meaning="The registry limits how often images are pulled. Kubernetes goes on trying.",
         remedy="Wait, pull with an account, or use a mirror.",
+    ),
+    Code(
+        name="ImageVolume.Unsupported",
+        tier=0,
+        reasons=("ImageVolumeUnsupported",),
+        field="spec.model.source",
+        meaning="The node's container runtime cannot mount an image as a volume.",
+        remedy="Use nodes with containerd 2.1 or CRI-O 1.33 (spec.nodeSelector), or another source of the weights: the "
+        "model cache, or a volume.",
     ),
     Code(
         name="Storage.ClassMissing",

@@ -161,7 +161,7 @@ def forecast(
             effect, why = Effect.BREAK, "; ".join(lost)
         elif more := _gained(objects, after):
             effect, why = Effect.UPDATE, "; ".join(more)
-    if effect is Effect.CREATE:  # it is created by the newest transformer
+    if effect in (Effect.CREATE, Effect.RECREATE):  # the newest transformer makes it
         later = [_Later(what="", effect=Effect.UPDATE, before=Effect.UPDATE)]
     else:
         later = list(_later(look, news, deployment, before=before, after=after))

@@ -127,8 +127,8 @@ def _template_causes(
         # A config's pull secrets are no cause: a preset's image is KAITO's, and they must not make templates of all
         # presets in a namespace.
         ("RuntimeConfig token", shared and not own and not has_place),
-        ("spec.model.cache", context.cache is not None),
-        ("spec.model.source", spec.model.source == "custom"),
+        ("spec.model.cache", context.cache is not None and context.cache.claim),
+        ("spec.model.source", spec.model.source != "huggingface"),
         ("spec.model.task", spec.model.task != "generate"),
         ("spec.model.storage.volumes", spec.model.storage.volumes),
         ("spec.resources.gpu.type", spec.resources.gpu.type != DEFAULT_GPU_TYPE),

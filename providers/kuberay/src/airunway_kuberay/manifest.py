@@ -155,6 +155,7 @@ MANIFEST = ProviderManifest(
             serving_modes=("aggregated", "disaggregated"),
             gpu_support=True,
             model_cache=True,
+            image_volumes=True,
             cache_helpers=1,  # the head, where Ray builds the application
             scale_to_zero=True,
             autoscaling="Own",
