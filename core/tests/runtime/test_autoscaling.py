@@ -245,7 +245,10 @@ def test_a_floor_of_zero_where_the_picker_holds_requests(toy: MakeHost, plain: M
     assert set(triggers) == ({"requests"} if metric == "Requests" else {"kv-cache", "wake"})
     waking = triggers["requests" if metric == "Requests" else "wake"]
     assert held in waking["query"]
-    assert {each["ignoreNullValues"] for each in triggers.values()} == {"true"}
+    # While nothing runs, no engine reports; that counts as no load only if the picker says that nothing runs.
+    load = triggers["requests" if metric == "Requests" else "kv-cache"]["query"]
+    assert 'llm_d_epp_ready_endpoints{namespace="ml",name="llama-pool"}) == 0' in load
+    assert {each["ignoreNullValues"] for each in triggers.values()} == {"false"}
     assert condition(host, running(host, deployment, of_keda(own, Ready="True"))).reason == "Scaling"
 
 

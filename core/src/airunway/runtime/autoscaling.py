@@ -13,7 +13,14 @@ from airunway.api.autoscaling import Autoscaling, Metric
 from airunway.api.base import ParseError, parse_model
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.configs.canonical import parse_duration
-from airunway.engines.metrics import ENGINE_METRICS, held_query, kv_cache_query, pods_matcher, requests_query
+from airunway.engines.metrics import (
+    ENGINE_METRICS,
+    also_at_zero,
+    held_query,
+    kv_cache_query,
+    pods_matcher,
+    requests_query,
+)
 from airunway.owned.objects import complete, identity_in, our_labels
 from airunway.owned.plan import Plan
 from airunway.plugins.contract import Context, Finding, Observation
@@ -123,9 +130,10 @@ def autoscaler(
 
 def _spec(deployment: Resource, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource) -> Resource:
     key, fewest = key_of(deployment), _fewest(autoscaling, deployment)
+    pool = holds_requests(deployment).pool if fewest == 0 else ""
     triggers = [
-        _trigger(name, query, threshold, prometheus, may_be_empty=fewest == 0)
-        for name, query, threshold in _queries(autoscaling, engine, pods, _held(deployment) if fewest == 0 else "")
+        _trigger(name, query, threshold, prometheus)
+        for name, query, threshold in _queries(autoscaling, engine, pods=pods, namespace=key.namespace, pool=pool)
     ]
     idle = _seconds(autoscaling.idle)
     return {
@@ -146,23 +154,23 @@ def _spec(deployment: Resource, autoscaling: Autoscaling, engine: str, *, pods: 
     }
 
 
-def _held(deployment: Resource) -> str:
-    """The query for the requests that wait while no replica runs."""
-    return held_query(key_of(deployment).namespace, holds_requests(deployment).pool)
-
-
-def _queries(autoscaling: Autoscaling, engine: str, pods: str, held: str) -> list[tuple[str, str, int]]:
-    """Name, query and threshold of each trigger; with `held` no series of an engine is no load."""
-    metrics = ENGINE_METRICS[engine]
-    if autoscaling.measures is Metric.REQUESTS:
-        query = requests_query(metrics, pods)
-        return [("requests", f"(({query}) or vector(0)) + {held}" if held else query, autoscaling.target)]
-    found = [("kv-cache", kv_cache_query(metrics, pods), autoscaling.target)]
+def _queries(
+    autoscaling: Autoscaling, engine: str, *, pods: str, namespace: str, pool: str
+) -> list[tuple[str, str, int]]:
+    """Name, query and threshold of each trigger; `pool` is that of the picker that holds requests while none runs."""
+    metrics, by_requests = ENGINE_METRICS[engine], autoscaling.measures is Metric.REQUESTS
+    query = (requests_query if by_requests else kv_cache_query)(metrics, pods)
+    name = "requests" if by_requests else "kv-cache"
+    if not pool:
+        return [(name, query, autoscaling.target)]
+    query, held = also_at_zero(query, namespace, pool), held_query(namespace, pool)
+    if by_requests:
+        return [(name, f"{query} + {held}", autoscaling.target)]
     # Requests that wait start the first replica; by their number none is added.
-    return [*found, ("wake", held, autoscaling.max_replicas * 1000)] if held else found
+    return [(name, query, autoscaling.target), ("wake", held, autoscaling.max_replicas * 1000)]
 
 
-def _trigger(name: str, query: str, threshold: int, prometheus: Resource, *, may_be_empty: bool) -> Resource:
+def _trigger(name: str, query: str, threshold: int, prometheus: Resource) -> Resource:
     trigger: Resource = {
         "type": "prometheus",
         "name": name,
@@ -172,8 +180,8 @@ def _trigger(name: str, query: str, threshold: int, prometheus: Resource, *, may
             "query": query,
             "threshold": str(threshold),
             "activationThreshold": "0",
-            # Where a replica always runs, no series is a Prometheus that does not scrape it, and not an idle model.
-            "ignoreNullValues": "true" if may_be_empty else "false",
+            # No series at all is a Prometheus that does not scrape the pods, and not an idle model.
+            "ignoreNullValues": "false",
         },
     }
     if authentication := mapping_at(prometheus, "authentication"):
