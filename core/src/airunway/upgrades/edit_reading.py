@@ -32,6 +32,7 @@ from airunway.runtime.preview import plan_name
 from airunway.runtime.records import is_primary
 from airunway.snapshots.followed import read_for, with_given
 from airunway.snapshots.reader import Listed, Reader
+from airunway.status.beside import beside
 from airunway.status.conditions import PART_NAMES
 from airunway.templates.expansion import TEMPLATE_READY, effective
 from airunway.templates.part import source_among, template_part
@@ -111,6 +112,9 @@ class EditReader:
         deployment = assigned(stored, around, now=now)
         provider = str(dig(deployment, "status", "provider", "name", default=""))
         found, notes, unseen = await self._upstream(deployment, around, provider, before=before, now=now)
+        moved = provider and before not in ("", provider)
+        interrupts = moved or any(step.action == "recreate" or step.interrupts for step in found.steps)
+        way = filter(None, [beside(stored) if interrupts else ""])
         return DeploymentPlan(
             namespace=key.namespace,
             name=key.name,
@@ -121,7 +125,7 @@ class EditReader:
             steps=found.steps,
             waits=found.waits,
             warnings=found.warnings,
-            notes=(*found.notes, *_follows(live, stored, deployment), *notes),
+            notes=(*found.notes, *_follows(live, stored, deployment), *notes, *way),
             unseen=(*unseen, *templates.unseen),
         )
 
