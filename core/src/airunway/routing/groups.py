@@ -222,9 +222,11 @@ def at_zero(deployment: Resource) -> bool:
     return desired == 0 and not isinstance(desired, bool) and holds is True
 
 
-def answers_in_group(deployment: Resource) -> bool | None:
-    """The same for a deployment of a group; None for any other, whose routes do not depend on it."""
-    return answers(deployment) if text_at(deployment, "spec", "gateway", "group") else None
+def answers_in_group(deployment: Resource) -> tuple[bool, bool] | None:
+    """That and whether it is at zero, for a deployment of a group; None for any other, whose routes do not depend on
+    it.
+    """
+    return (answers(deployment), at_zero(deployment)) if text_at(deployment, "spec", "gateway", "group") else None
 
 
 def recorded_group(deployment: Resource) -> str:
