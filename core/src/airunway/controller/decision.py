@@ -44,7 +44,7 @@ from airunway.revisions.revision import CACHE, PROVIDER, SETTINGS, TEMPLATE, Sta
 from airunway.revisions.same_spec import adopted_by
 from airunway.revisions.wanted import wanted_revision
 from airunway.selection.choice import EngineChoice, misfit, select_engine, select_provider
-from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, is_undecided, refusals
+from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, held_by, is_undecided, refusals
 from airunway.selection.provider import (
     EXPLICIT,
     NO_HEALTHY,
@@ -197,10 +197,17 @@ class _Pass:
         """Whether the provider in the status is of the core's own choice, and not of a custom selector's."""
         return self.selector or _chose(self.deployment)
 
+    @property
+    def before(self) -> str | None:
+        """The provider that the deployment has already."""
+        return dig(self.live, "provider", "name") or held_by(self.deployment)
+
     def copy_provider(self) -> None:
         """Keep the provider; one that a custom selector wrote is left to the selector."""
         if self.chose:
             self.copy_fields("provider")
+            if self.before and "provider" not in self.status:
+                self.status["provider"] = {"name": self.before}
 
     # -------------------------------------------------------------------------------------------------- runtime config
 
@@ -305,7 +312,7 @@ class _Pass:
             rolls_out=rolled_out_by(config),
         )
         made = next_revision(current, wanted, standing, now=self.now)
-        if not current and made.get("hash") and _held_by(deployment) is not None:
+        if not current and made.get("hash") and held_by(deployment) is not None:
             text = f"revision {made['hash']} was made again; objects of another one are changed to it"
             self.events.append(Event(reason="RevisionMadeAgain", note=f"The status was lost: {text}"))
         return made
@@ -349,7 +356,7 @@ class _Pass:
             return template.fault
         if (hindered := self._hindered_handover()) is not None:
             return self._hold_back(*hindered)
-        before: str | None = dig(self.live, "provider", "name") or _held_by(self.deployment)
+        before = self.before
         refused = refusals(self.deployment) if self.selector and is_undecided(self.deployment) else {}
         if before in refused:
             before = None  # it refused and nothing exists yet: the others are considered
@@ -399,7 +406,7 @@ class _Pass:
         previous provider's finalizer shows that it has objects. A provider that runs the deployment already keeps it
         while its config is gone.
         """
-        named, before = dig(self.deployment, "spec", "provider", "name"), dig(self.live, "provider", "name")
+        named, before = dig(self.deployment, "spec", "provider", "name"), self.before
         if not named or not before or names.provider_finalizer(before) not in finalizers_of(self.deployment):
             return None
         next_ = self.by_name.get(named)
@@ -602,12 +609,6 @@ def rolled_out_by(config: EffectiveConfig | None) -> tuple[str, ...]:
         return (CACHE,)
     settings = (SETTINGS, TEMPLATE) if config.rollout is Rollout.IMMEDIATELY else ()
     return (CACHE, *settings, *((PROVIDER,) if config.rolls_out_providers else ()))
-
-
-def _held_by(deployment: Resource) -> str | None:
-    """The provider whose finalizer a deployment has, where its status has been lost: its objects may serve."""
-    holders = [name for each in finalizers_of(deployment) if (name := names.provider_of_finalizer(each))]
-    return holders[0] if len(holders) == 1 and not condition_of(deployment, "Validated") else None
 
 
 def _has_sized_volume(deployment: Resource) -> bool:
