@@ -172,7 +172,7 @@ async def test_a_leader_that_notices_late_says_no_farewell_for_a_provider_that_a
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A process that was suspended finds that the lease is another's: ``ready: false`` would be a lie for a minute."""
-    caplog.set_level("INFO", logger="airunway.runtime.application")
+    caplog.set_level("INFO", logger="airunway.runtime.registration")
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(FaultProxy(kubeconfig))
         await stack.enter_async_context(running_provider(proxy.kubeconfig, kaito, replica="first", limits=SHORT))

@@ -50,6 +50,8 @@ RULES = {
     "settings are a frozen dataclass": "a frozen dataclass with a default for every field",
     "serving_roles are given without a role_label": "only with a `role_label`",
     "override_schema is no JSON schema": "a JSON schema",
+    "is no SelectionRule with": "`SelectionRule`s, the condition a text, the priority a whole number",
+    "no transformer writes a": "the first is of a kind that a transformer writes",
     "manifest.reserved_labels is a tuple": "a tuple of prefixes, none of them empty",
     "manifest.engines is empty": "at least one `EngineCapability`",
     "not an EngineCapability": "at least one `EngineCapability`",

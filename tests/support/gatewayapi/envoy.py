@@ -128,23 +128,27 @@ def _route_configuration(name: str, rules: Sequence[_Rule], world: World) -> Res
 
 def _route(rule: _Rule, world: World) -> Resource:
     weighted = [
-        (_cluster_name(rule.route, ref), ref.get("weight", 1))
+        _weighted(_cluster_name(rule.route, ref), ref, backend)
         for ref in rule.rule.get("backendRefs") or []
-        if _backend(rule.route, ref, world) is not None
+        if (backend := _backend(rule.route, ref, world)) is not None and ref.get("weight", 1)
     ]
     made: Resource = {"match": _match(rule.match)}
-    if not any(weight for _, weight in weighted):
+    if not weighted:
         return {**made, "direct_response": {"status": 500}}
-    clusters = {"clusters": [{"name": name, "weight": weight} for name, weight in weighted if weight]}
+    clusters = {"clusters": weighted}
     timeout = dig(rule.rule, "timeouts", "request", default="0s")
     action: Resource = {"weighted_clusters": clusters, "timeout": f"{_seconds(timeout):g}s"}
     for each in rule.rule.get("filters") or []:
         action |= _rewrite(each, rule.match["path"]["value"])
-    made["route"] = action
-    pools = [ref for ref in rule.rule.get("backendRefs") or [] if ref.get("group") == POOL_GROUP]
-    if pools and (pool := _backend(rule.route, pools[0], world)) is not None:
-        made["typed_per_filter_config"] = {_EXT_PROC: _asks_picker(pool)}
-    return made
+    return {**made, "route": action}
+
+
+def _weighted(name: str, ref: Resource, backend: Resource) -> Resource:
+    """One of the clusters of a rule; each pool's requests are shown to its own picker."""
+    found: Resource = {"name": name, "weight": ref.get("weight", 1)}
+    if ref.get("group") == POOL_GROUP:
+        found["typed_per_filter_config"] = {_EXT_PROC: _asks_picker(backend)}
+    return found
 
 
 def _match(match: Resource) -> Resource:
@@ -323,7 +327,7 @@ def _listener(name: str, address: str, port: int) -> Resource:
         "http_filters": [
             {
                 "name": _EXT_PROC,
-                "disabled": True,  # a route to a pool turns it on
+                "disabled": True,  # a cluster that is a pool turns it on
                 "typed_config": {
                     "@type": f"{_TYPE}extensions.filters.http.ext_proc.v3.ExternalProcessor",
                     "grpc_service": {"envoy_grpc": {"cluster_name": "none"}},

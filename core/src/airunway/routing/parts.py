@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airunway.configs.resolution import BUILT_IN, RoutingRequest, propagated
-from airunway.resource import Resource, mapping_at, text_at
+from airunway.resource import Resource, dig, mapping_at, text_at
 from airunway.routing.backends import (
     Backend,
     BackendKind,
@@ -18,7 +18,10 @@ from airunway.routing.backends import (
 )
 from airunway.routing.claims import Claimant
 from airunway.routing.groups import Member, answers, recorded_group, weight_of
+from airunway.routing.holding import held, holds_at_zero
 from airunway.routing.intent import Facts, Intent
+from airunway.routing.routes import request_timeout
+from airunway.sdk.picker import hold_time
 
 
 def picker_in(facts: Facts) -> Picker | None:
@@ -124,7 +127,28 @@ def pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
             pull_secrets=(facts.config or BUILT_IN).image_pull_secrets,
             labels=labels_in(facts),
             destination_rule=facts.destination_rule,
+            hold_for=hold_time(request_timeout(facts.deployment, facts.config)[0])
+            if holds_at_zero(facts.deployment)
+            else "",
         )
+    )
+
+
+def holding_in(facts: Facts, backend: Backend | None) -> tuple[bool | None, str]:
+    """Whether requests wait while no replica runs, and a remark if they never will; None if they need not.
+
+    It stays as it was while there is no backend for a moment.
+    """
+    if not holds_at_zero(facts.deployment):
+        return None, ""
+    if backend is None:
+        return dig(facts.deployment, "status", "gateway", "holdsRequests") is True, ""
+    return held(
+        facts.deployment,
+        backend=backend,
+        chosen=picker_in(facts),
+        picker=facts.own(facts.picker),
+        user_route=facts.user_route,
     )
 
 

@@ -295,7 +295,7 @@ def with_revision(
             "observedGeneration": deployment["metadata"].get("generation"),
         }
         others = [each for each in status.get("conditions") or () if each.get("type") != CONFIG_READY]
-        effective = config.status_for_provider() if config is not None else None
+        effective = config.status_for_provider(deployment) if config is not None else None
         status = {**status, "conditions": [*others, condition], "effectiveRuntimeConfig": effective}
         deployment = {**deployment, "status": status}
     verdicts = {kind.key: state.installed[kind.group, kind.kind] for kind in host.manifest.upstream}
