@@ -36,7 +36,7 @@ sync: | python
 
 .PHONY: demo
 demo: sync  ## Start everything on this machine, apply the samples, show what becomes of them.
-	@$(RUN) airunway sandbox --demo --providers $(PROVIDERS)
+	@$(RUN) airunway sandbox --demo --gateway --providers $(PROVIDERS)
 
 .PHONY: sandbox
 sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
@@ -127,6 +127,7 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m tools.fields_page
 	@$(RUN) python -m tools.matrix_page
 	@$(RUN) python -m tools.doctor_page
+	@$(RUN) python -m tools.rules_section
 	@$(RUN) python -m tools.sdk_reference
 	@$(RUN) python -m tools.conditions_page
 	@$(RUN) python -m tools.cache_faults_page

@@ -104,6 +104,11 @@ class EngineCapabilitySpec(ApiModel):
         default=False, description="Whether the model can be served under a URL path of its own. Default: false."
     )
     scale_to_zero: bool = Field(default=False, description="Whether zero replicas are possible. Default: false.")
+    autoscaling: Literal["Scale", "Own"] = Field(
+        default="Scale",
+        description="Who follows scaling.autoscaling: Scale (KEDA changes scaling.replicas) or Own (the upstream "
+        "scales by itself). Default: Scale.",
+    )
     multi_node: bool = Field(default=False, description="Whether one replica can span several nodes. Default: false.")
     gateway: EngineGateway | None = Field(default=None, description="What the provider does about routing.")
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from airunway.api._deployment_status import ModelDeploymentStatus
+from airunway.api.autoscaling import Autoscaling
 from airunway.api.base import (
     EMPTY_MEANS_ABSENT,
     SERVER_DEFAULT,
@@ -356,6 +357,11 @@ class Scaling(ApiModel):
         default=None,
         description="Nodes over which each replica (in disaggregated mode each worker) is spread evenly, a number from "
         "1 to 32. Default: as many as its GPUs need, by the provider's setting gpusPerNode.",
+    )
+    autoscaling: Autoscaling | None = Field(
+        default=None,
+        description="How the number of replicas follows the load, in aggregated mode. Leave replicas out then. "
+        "Default: none.",
     )
     prefill: RoleSpec | None = Field(
         default=None, description="Prefill workers. Required in disaggregated mode, ignored otherwise."

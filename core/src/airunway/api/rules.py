@@ -781,6 +781,63 @@ def _group_rules() -> Iterator[ValidationRule]:
     )
 
 
+_AUTOSCALING = "spec.scaling.autoscaling"
+_FLOOR = "(has(self.minReplicas) ? self.minReplicas : 1)"
+
+# One unit, so that the pattern can tell the range.
+_UP_TO_AN_HOUR = "([0-9]{1,3}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|([0-5]?[0-9]|60)m|[01]h"
+_FIVE_MINUTES_TO_A_DAY = (
+    "([3-9][0-9]{2}|[1-9][0-9]{3}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)s"
+    "|([5-9]|[1-9][0-9]{1,2}|1[0-3][0-9]{2}|14[0-3][0-9]|1440)m|([1-9]|1[0-9]|2[0-4])h"
+)
+
+
+def _autoscaling_rules() -> Iterator[ValidationRule]:
+    """The rules of a ModelDeployment about its autoscaling."""
+    yield ValidationRule(
+        path="spec",
+        expression="!has(self.scaling) || !has(self.scaling.autoscaling) || !has(self.serving)"
+        " || self.serving.mode != 'disaggregated'",
+        message="autoscaling needs serving.mode aggregated: prefill and decode workers are not scaled",
+        field=".scaling.autoscaling",
+        reason=FORBIDDEN,
+    )
+    for field in ("minReplicas", "maxReplicas"):
+        yield number_rule(_AUTOSCALING, field, MAX_REPLICAS)
+    for field in ("maxReplicas", "target"):
+        yield ValidationRule(
+            path=_AUTOSCALING, expression=f"self.{field} >= 1", message=f"{field} must be at least 1", field=f".{field}"
+        )
+    yield ValidationRule(
+        path=_AUTOSCALING,
+        expression=f"self.maxReplicas < 1 || {_FLOOR} <= self.maxReplicas",
+        message="minReplicas must not exceed maxReplicas",
+        field=".minReplicas",
+    )
+    yield ValidationRule(
+        path=_AUTOSCALING,
+        expression="!has(self.metric) || self.metric != 'KVCache' || self.target <= 100",
+        message="target of KVCache is a percentage: 1 to 100",
+        field=".target",
+    )
+    yield ValidationRule(
+        path=_AUTOSCALING,
+        expression=f"!has(self.idleAfter) || self.idleAfter == '' || {_FLOOR} == 0",
+        message="idleAfter has an effect with minReplicas 0 only",
+        field=".idleAfter",
+    )
+    for field, pattern, span in (
+        ("scaleDownStabilization", _UP_TO_AN_HOUR, "0s to 1h"),
+        ("idleAfter", _FIVE_MINUTES_TO_A_DAY, "5m to 24h"),
+    ):
+        yield ValidationRule(
+            path=_AUTOSCALING,
+            expression=f"!has(self.{field}) || self.{field} == '' || self.{field}.matches('^({pattern})$')",
+            message=f"{field} must be a duration such as 300s, 10m or 1h, from {span}",
+            field=f".{field}",
+        )
+
+
 MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (
     *_name_rules(),
     *_gpu_rules(),
@@ -789,6 +846,7 @@ MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (
     *path_template_rules("spec.gateway"),
     *_group_rules(),
     *_ceiling_rules(),
+    *_autoscaling_rules(),
     *storage_rules(),
 )
 """All rules of the ModelDeployment that CEL in the CRD can express."""

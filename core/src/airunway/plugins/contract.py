@@ -82,6 +82,9 @@ class EngineCapability:
     """Weights may come from an OCI image: ``context.cache`` then has an `ModelCache.image`."""
     path_routing: bool = False
     scale_to_zero: bool = False
+    autoscaling: Literal["Scale", "Own"] = "Scale"
+    """Who follows ``scaling.autoscaling``: KEDA, which changes ``scaling.replicas`` (Scale; nothing to translate), or
+    the upstream, for which the plugin translates the field (Own)."""
     multi_node: bool = False
     gateway: Mapping[str, Any] | None = None
 
@@ -515,6 +518,8 @@ class Pool:
 
     name: str
     port: int
+    holds_requests: bool | None = None
+    """Whether its endpoint picker holds requests while no replica runs; None: it never does."""
 
 
 @dataclass(frozen=True, kw_only=True)

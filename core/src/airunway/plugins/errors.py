@@ -12,7 +12,11 @@ from __future__ import annotations
 
 
 class PluginError(Exception):
-    """Base of all exceptions about a provider plugin."""
+    """Base of all exceptions about a provider plugin. `rule` is the id of the broken rule of the contract, if any."""
+
+    def __init__(self, message: str = "", *, rule: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 class PluginNotFound(PluginError):

@@ -26,6 +26,7 @@ from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,
     Context,
+    EngineCapability,
     ModelCache,
     Observation,
     Observed,
@@ -41,6 +42,16 @@ from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
 from airunway.plugins.settings import read_settings, with_defaults
 from airunway.plugins.watchdog import Watchdog
 from airunway.resource import copy_of
+
+SCALED_OBJECT = UpstreamKind(
+    group="keda.sh",
+    kind="ScaledObject",
+    plural="scaledobjects",
+    versions=("v1alpha1",),
+    required=False,
+    replicas=("spec.minReplicaCount", "spec.maxReplicaCount"),
+)
+"""KEDA's autoscaler, which the runtime makes for the deployments of every provider (docs/autoscaling.md)."""
 
 SLOW_HOOK = 1.0
 """Seconds of processor time after which a hook call counts as a fault: it blocks the event loop of the process. Time
@@ -80,24 +91,33 @@ class ProviderHost:
         manifest = self.manifest
         if manifest.name != self.name:
             raise PluginBroken(
-                f"the entry point {self.name!r} ({self.origin}) gives a provider that calls itself {manifest.name!r}"
+                f"the entry point {self.name!r} ({self.origin}) gives a provider that calls itself {manifest.name!r}",
+                rule=rules.ENTRY_POINT,
             )
         if not set(manifest.contract_versions) & set(CONTRACT_VERSIONS):
             raise ContractMismatch(
                 f"provider {self.name!r} ({self.origin}) speaks contract {', '.join(manifest.contract_versions)}, "
-                f"this core speaks {', '.join(CONTRACT_VERSIONS)}; install versions of both that share one"
+                f"this core speaks {', '.join(CONTRACT_VERSIONS)}; install versions of both that share one",
+                rule=rules.CONTRACT,
             )
         problem = next(rules.manifest_problems(manifest), None) or next(
             rules.registry_problems(manifest, self.transformers), None
         )
         if problem is not None:
             raise PluginBroken(
-                f"provider {self.name!r} ({self.origin}) breaks the contract: {problem}; see docs/providers/contract.md"
+                f"provider {self.name!r} ({self.origin}) breaks the contract: {problem.text}; see {problem.rule} "
+                "in docs/providers/contract.md",
+                rule=problem.rule,
             )
 
     @cached_property
     def manifest(self) -> ProviderManifest:
-        return self._call("provider_manifest", ProviderManifest, self._hook.provider_manifest)
+        """The plugin's manifest, with the autoscaler that the runtime makes where an engine leaves scaling to it."""
+        found = self._call("provider_manifest", ProviderManifest, self._hook.provider_manifest)
+        scales = any(isinstance(each, EngineCapability) and each.autoscaling == "Scale" for each in found.engines)
+        if not (scales and found.upstream and all(isinstance(kind, UpstreamKind) for kind in found.upstream)):
+            return found  # `check` says what is wrong with it
+        return replace(found, upstream=(*found.upstream, SCALED_OBJECT))
 
     @cached_property
     def contract_version(self) -> str:
@@ -109,7 +129,7 @@ class ProviderHost:
         """The schema registry, oldest first."""
         found = self._call("transformers", object, self._hook.transformers)
         if not isinstance(found, (list, tuple)):
-            raise self._fault("transformers", f"returned {type(found).__name__}, no list")
+            raise self._fault("transformers", f"returned {type(found).__name__}, no list", rule=rules.TRANSFORMERS)
         return tuple(found)
 
     @cached_property
@@ -147,8 +167,10 @@ class ProviderHost:
         if isinstance(found, (list, tuple)):
             found = Translation(objects=tuple(found))
         if not isinstance(found, Translation):
-            raise self._fault("translate_spec", f"returned {type(found).__name__}, no Translation and no list")
-        self._hold("translate_spec", rules.translation_problems(found, self.manifest))
+            raise self._fault(
+                "translate_spec", f"returned {type(found).__name__}, no Translation and no list", rule=rules.HOOKS
+            )
+        self._hold("translate_spec", rules.translation_problems(found, self.manifest, self.transformers))
         return found
 
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
@@ -174,27 +196,30 @@ class ProviderHost:
                 result = call()
         except (Exception, SystemExit) as error:
             # Foreign code: an exception, or `argparse` in it, must fail the pass of one deployment, not the process.
-            raise self._fault(hook, f"raised {error!r}"[:512] + _place(extract_tb(error.__traceback__))) from error
+            raise self._fault(
+                hook, f"raised {error!r}"[:512] + _place(extract_tb(error.__traceback__)), rule=rules.HOOKS
+            ) from error
         taken, worked = monotonic() - begun, thread_time() - worked
         if worked > SLOW_HOOK or taken > LONG_WAIT:
             raise self._fault(
                 hook,
                 f"took {taken:.1f} s ({worked:.1f} s of processor time); a hook has {LONG_WAIT:g} s "
                 f"({SLOW_HOOK:g} s of processor time), and nothing else runs meanwhile",
+                rule=rules.TIME,
             )
         if not isinstance(result, expected):
-            raise self._fault(hook, f"returned {type(result).__name__}, not {expected.__name__}")
+            raise self._fault(hook, f"returned {type(result).__name__}, not {expected.__name__}", rule=rules.HOOKS)
         return result
 
-    def _hold(self, hook: str, problems: Iterable[str]) -> None:
+    def _hold(self, hook: str, problems: Iterable[rules.Broken]) -> None:
         """Raise for the first rule that a result breaks."""
         problem = next(iter(problems), None)
         if problem is not None:
-            raise self._fault(hook, f"broke the contract: {problem}")
+            raise self._fault(hook, f"broke the contract: {problem.text} ({problem.rule})", rule=problem.rule)
 
-    def _fault(self, hook: str, what: str) -> PluginFault:
+    def _fault(self, hook: str, what: str, *, rule: str) -> PluginFault:
         self.faults[hook] = f"{hook} {what}"
-        return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}")
+        return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}", rule=rule)
 
 
 def _place(stack: StackSummary) -> str:

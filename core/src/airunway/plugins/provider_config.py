@@ -24,6 +24,7 @@ def config_object(manifest: ProviderManifest) -> Resource:
             imageVolumes=engine.image_volumes or None,
             pathRouting=engine.path_routing or None,
             scaleToZero=engine.scale_to_zero or None,
+            autoscaling=engine.autoscaling if engine.autoscaling != "Scale" else None,
             multiNode=engine.multi_node or None,
             modelCacheHelpers=(engine.model_cache and engine.cache_helpers) or None,
             gateway=dict(engine.gateway or {}),

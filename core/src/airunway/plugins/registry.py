@@ -16,6 +16,7 @@ from airunway import __version__
 from airunway.plugins import hookspecs
 from airunway.plugins.errors import PluginBroken, PluginNotFound
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.rules import ENTRY_POINT
 
 _AIRUNWAY = re.compile(r"airunway(?![\w-])")
 """The beginning of a requirement of the core's distribution."""
@@ -64,12 +65,14 @@ def load(name: str) -> ProviderHost:
         installed = ", ".join(sorted({found.name for found in discover()})) or "none"
         raise PluginNotFound(
             f"no installed distribution provides {name!r} (installed providers: {installed}); "
-            f"install one that registers it under the entry-point group {hookspecs.PROVIDERS!r}"
+            f"install one that registers it under the entry-point group {hookspecs.PROVIDERS!r}",
+            rule=ENTRY_POINT,
         )
     if len(candidates) > 1:
         brought_by = ", ".join(f"{found.distribution} {found.version}" for found in candidates)
         raise PluginBroken(
-            f"provider {name!r} is registered by more than one distribution: {brought_by}; uninstall one"
+            f"provider {name!r} is registered by more than one distribution: {brought_by}; uninstall one",
+            rule=ENTRY_POINT,
         )
     found = candidates[0]
     plugin = _import(found.entry_point, what=f"provider {name!r} ({found.distribution} {found.version})")
@@ -90,7 +93,9 @@ def _import(point: EntryPoint, *, what: str) -> object:
     try:
         return point.load()
     except Exception as error:  # importing foreign code may raise anything
-        raise PluginBroken(f"{what} cannot be imported: {error!r}{_of_another_release(point, error)}") from error
+        raise PluginBroken(
+            f"{what} cannot be imported: {error!r}{_of_another_release(point, error)}", rule=ENTRY_POINT
+        ) from error
 
 
 def _of_another_release(point: EntryPoint, error: Exception) -> str:
@@ -118,13 +123,17 @@ def host_of(name: str, plugin: object, *, origin: str = "", wrappers: tuple[obje
             manager.register(wrapper)
         manager.check_pending()
     except (pluggy.PluginValidationError, ValueError) as error:
-        raise PluginBroken(f"provider {name!r} ({origin}) does not fit the contract: {error}") from error
+        raise PluginBroken(
+            f"provider {name!r} ({origin}) does not fit the contract: {error}", rule=ENTRY_POINT
+        ) from error
     wanted = [name for name in vars(hookspecs) if hasattr(getattr(hookspecs, name), f"{hookspecs.PROJECT}_spec")]
     implemented = {caller.name for caller in manager.get_hookcallers(plugin) or ()}
     missing = sorted(set(wanted) - implemented)
     if missing:
         raise PluginBroken(
-            f"provider {name!r} ({origin}) lacks the hooks {', '.join(missing)}; see docs/providers/contract.md"
+            f"provider {name!r} ({origin}) lacks the hooks {', '.join(missing)}; see {ENTRY_POINT} in "
+            "docs/providers/contract.md",
+            rule=ENTRY_POINT,
         )
     host = ProviderHost(manager, name=name, origin=origin)
     host.check()

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, get_type_hints
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
@@ -37,6 +37,19 @@ def settings_problem(settings: type) -> str:
         settings_schema(settings)
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, NameError, TypeError) as error:
         return f"{settings.__name__} has a field of a type that JSON cannot say: {error}"
+    try:
+        given = settings()
+        for name, kind in get_type_hints(settings).items():
+            of_kind: TypeAdapter[Any] = TypeAdapter(kind)
+            if kind in (bytes, complex):
+                return f"{settings.__name__}.{name} has a type that JSON cannot say"
+            of_kind.validate_python(getattr(given, name), strict=True)
+    except ValidationError as error:
+        return (
+            f"{settings.__name__}.{name} has a default of another type: {_problem(error.errors(include_url=False)[0])}"
+        )
+    except ValueError as error:  # from a check in __post_init__
+        return f"{settings.__name__} cannot be made of its defaults: {error}"
     return ""
 
 

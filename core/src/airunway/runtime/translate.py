@@ -34,6 +34,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of, list_at, text_at
 from airunway.revisions.same_spec import CLAIM_FIELDS
+from airunway.runtime.autoscaling import clamp, follows_itself, unmeasured
 from airunway.runtime.records import (
     identity_of,
     interruption_record,
@@ -71,7 +72,9 @@ def parsed(deployment: Resource) -> ModelDeployment:
     """The deployment as plugins see it. Raises ParseError, and TooLarge with all limits that it exceeds."""
     if large := noted_excess(deployment):
         raise TooLarge("", "; ".join(f"{each.path}: {each.message}" for each in large))
-    return parse_deployment(deployment)
+    typed = parse_deployment(deployment)
+    clamp(typed, deployment)
+    return typed
 
 
 def translate(
@@ -98,7 +101,12 @@ def translate(
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
     host.metadata_reads |= reads.metadata
-    blockers = (*unclaimed, *(found for refuses, found in about_image if refuses), *compatibility.blockers)
+    blockers = (
+        *unclaimed,
+        *(found for refuses, found in about_image if refuses),
+        *compatibility.blockers,
+        *unmeasured(host, typed, context.engine),
+    )
     warnings = (
         *overrides.unknown,
         *(found for refuses, found in about_image if not refuses),
@@ -117,6 +125,8 @@ def translate(
     objects = [typed_pods(obj) for obj in objects]
     warned = {finding.path for finding in warnings}
     provided = ["spec.model.cache", "spec.model.uri"] if context.cache is not None else []
+    if not follows_itself(host, context.engine):  # it reaches the provider as scaling.replicas
+        provided.append("spec.scaling.autoscaling")
     if f"{_VOLUME}.claimName" in reads.paths:  # these reach the provider as the claim
         provided += [f"{_VOLUME}.{field}" for field in CLAIM_FIELDS]
     ignored = [
@@ -135,11 +145,7 @@ def translate(
         transformer=writer.name,
         wanted_for=wanted_for or written_for(deployment, typed),
         revision=text_at(deployment, "status", "revision", "hash"),
-        propagated=selected(
-            labels_of(deployment),
-            list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns"),
-            reserved=host.manifest.reserved_labels,
-        ),
+        propagated=propagated_labels(host, deployment),
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
@@ -149,6 +155,15 @@ def translate(
     if lost := tuple(dropped(context.live, desired[0], context)):
         return TranslationResult(blockers=lost, warnings=warnings)
     return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
+
+
+def propagated_labels(host: ProviderHost, deployment: Resource) -> dict[str, str]:
+    """The deployment's labels that its objects get, by the patterns in its status."""
+    return selected(
+        labels_of(deployment),
+        list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns"),
+        reserved=host.manifest.reserved_labels,
+    )
 
 
 def with_workload_metadata(

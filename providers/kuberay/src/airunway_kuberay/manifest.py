@@ -158,6 +158,7 @@ MANIFEST = ProviderManifest(
             image_volumes=True,
             cache_helpers=1,  # the head, where Ray builds the application
             scale_to_zero=True,
+            autoscaling="Own",
             path_routing=True,
             api_formats=("openai-chat",),
         ),
