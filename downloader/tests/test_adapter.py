@@ -10,7 +10,7 @@ import pytest
 from downloader.tests.conftest import LLAMA, Claim
 
 from airunway_downloader.adapter import adapter_in
-from airunway_testing.modelhub.hub import Files, Hub, Repository, model_hub
+from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 
 CONFIG = {
     "base_model_name_or_path": "meta-llama/Llama-3.1-8B-Instruct",
@@ -24,7 +24,7 @@ SAID = {"type": "LORA", "rank": 64, "baseModel": "meta-llama/Llama-3.1-8B-Instru
 
 @pytest.mark.parametrize("folder", ["", "sql/"])
 async def test_a_download_reports_the_adapter_also_when_it_is_complete_already(claim: Claim, folder: str) -> None:
-    files: Files = {
+    files: dict[str, str | bytes] = {
         f"{folder}adapter_config.json": json.dumps(CONFIG),
         f"{folder}adapter_model.safetensors": b"weights",
     }
