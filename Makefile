@@ -36,7 +36,7 @@ sync: | python
 
 .PHONY: demo
 demo: sync  ## Start everything on this machine, apply the samples, show what becomes of them.
-	@$(RUN) airunway sandbox --demo --providers $(PROVIDERS)
+	@$(RUN) airunway sandbox --demo --gateway --providers $(PROVIDERS)
 
 .PHONY: sandbox
 sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.

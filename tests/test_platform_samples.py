@@ -87,11 +87,12 @@ async def test_the_samples_of_the_model_cache_apply_as_they_stand(
 ) -> None:
     await install_definitions(client)
     done = kubectl("apply", "-n", namespace, "-f", str(CACHES))
-    assert len(done.stdout.splitlines()) == 9
+    assert len(done.stdout.splitlines()) == 10
     deployments = {key_of(each).name: each for each in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)}
     requests = {name: request_of(each, None) for name, each in deployments.items()}
     assert requests["own-model"] is not None
     assert requests["own-model"].name == "own-model"
+    assert requests["from-image"] is None
     assert requests["gemma"] is not None
     assert requests["gemma"].path == "/model-cache/gemma-3-1b-it-Q8_0.gguf"
     assert claims_named(deployments["compiled"]) == ("compiled-kernels",)

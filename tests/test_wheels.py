@@ -77,6 +77,7 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
         "airunway",
         "airunway_catalogue",
         "airunway_testing",
+        "airunway_ui",
         "airunway_downloader",
         "airunway_dynamo",
         "airunway_dynamo_simulator",

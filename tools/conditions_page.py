@@ -68,7 +68,7 @@ def _conditions() -> Iterator[str]:
     yield "## Conditions\n"
     yield from _table(
         ("condition", "written by", "when all is well", "meaning"),
-        ((f"`{c.name}`", c.writer.value, c.good, c.meaning) for c in CONDITIONS if not c.reserved),
+        ((f"`{c.name}`", c.writer.value, c.good, c.meaning) for c in CONDITIONS),
     )
     yield (
         "\nThe owner of the phase is the core until a provider has taken the deployment over "

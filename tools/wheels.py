@@ -26,7 +26,7 @@ from airunway.install.bundled_charts import CATALOGUE, CORE, DEFINITIONS, provid
 
 __all__ = ["build_wheels", "source_time"]
 
-_MEMBERS = ("core", "catalogue", "downloader", "testing", "providers")
+_MEMBERS = ("core", "catalogue", "downloader", "testing", "ui", "providers")
 _CORE = Path("core/src/airunway")
 
 

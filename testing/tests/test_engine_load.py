@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airunway.view.engine_metrics import ENGINE_METRICS, Sample, SampleReader
+from airunway.engines.metrics import ENGINE_METRICS
+from airunway.view.engine_metrics import Sample, SampleReader
 from airunway_testing.engine_load import EngineLoad
 
 

@@ -94,11 +94,14 @@ async def test_case_17_a_provider_that_does_not_run_is_waited_for_and_that_is_sa
         async with running_provider(kubeconfig, kaito):
             key = await create(manifest())
             await until(client, key, phase_is("Running"))
+        routed = {"status": {"gateway": {"url": "http://192.0.2.1/ml/llama"}}}
+        await client.merge_patch(MODEL_DEPLOYMENT, key, routed, subresource="status")
         workspace = await client.get(WORKSPACE, key)
         await edit(key, TO_TINY)
         waiting = await until(client, key, lambda d: dig(d, "status", "reason") == "WaitingForProvider")
         assert waiting["status"]["message"].startswith("Waiting until provider 'kaito' has removed what it made")
         assert f"the finalizer {names.provider_finalizer('kaito')}" in waiting["status"]["message"]
+        assert waiting["status"]["message"].endswith("(docs/side-by-side.md)")
         assert uid_of(await client.get(WORKSPACE, key)) == uid_of(workspace)
         with pytest.raises(NotFound):
             await client.get(thing, key)

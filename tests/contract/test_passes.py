@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.contract import test_versions
-from tests.contract.test_versions import WAITS, ready, registry, toys, warns
+from tests.contract.test_versions import ready, registry, toys, waits
 from tests.support.deployed_operator import Operator
 from tests.support.toy_variants import toy_host
 
@@ -149,7 +149,7 @@ async def test_a_pass_asks_for_no_more_than_it_uses(operator: Operator, client: 
     assert set(await passes.further(begun)) == {Asked(0, 0, 0)}
 
 
-async def test_ruling_27_a_newer_transformer_that_waits_is_compared_once_for_each_spec(
+async def test_a_newer_transformer_that_waits_is_compared_once_for_each_spec(
     toys_as_before: None, operator: Operator, client: Client, passes: Passes
 ) -> None:
     await install_definitions(client, [toys("v1alpha1", storage="v1alpha1")])
@@ -159,7 +159,7 @@ async def test_ruling_27_a_newer_transformer_that_waits_is_compared_once_for_eac
     await ready(client, TOY_OLD, toy)
     await until(client, key, phase_is("Running"))
     await install_definitions(client, [toys("v1alpha1", "v1beta1", storage="v1alpha1")])
-    await until(client, key, warns(WAITS))
+    await until(client, key, waits)
     assert await operator.at_rest(TOY_OLD) == []
     assert max(each.translate_spec for each in passes) == 2, "one of them is the comparison"
     for number in range(3):

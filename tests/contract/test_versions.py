@@ -25,7 +25,6 @@ from airunway_testing.toy.provider import TRANSFORMERS
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
-WAITS = "transformer v1beta1 takes effect with the next change"
 NO_BOX = "no ToyBox is made"
 
 
@@ -61,6 +60,11 @@ def warns(text: str) -> Callable[[Resource], bool]:
     return lambda found: text in str(dig(found, "status", "warnings"))
 
 
+def waits(deployment: Resource) -> bool:
+    """Whether the status says that the newer transformer waits."""
+    return "v1beta1" in dig(deployment, "status", "provider", "newer", "transformers", default=())
+
+
 def written_by(name: str) -> Callable[[Resource], bool]:
     return lambda toy: annotations_of(toy).get(names.TRANSFORMER) == name
 
@@ -87,7 +91,7 @@ async def test_g4_b8_a_newer_version_is_served_and_an_old_one_goes_and_nothing_i
 
     await install_definitions(client, [toys("v1alpha1", "v1beta1", storage="v1alpha1")])
     for key in keys:
-        await until(client, key, warns(WAITS))
+        await until(client, key, waits)
     assert await operator.at_rest(TOY_OLD) == []
     for key in keys:
         assert written_by("v1alpha1")(await client.get(TOY_OLD, key)), "an object keeps version and transformer"
@@ -97,7 +101,7 @@ async def test_g4_b8_a_newer_version_is_served_and_an_old_one_goes_and_nothing_i
     await client.merge_patch(MODEL_DEPLOYMENT, adopted, adopt, manager="user")
     toy = await operator.exists(TOY, adopted, written_by("v1beta1"))
     assert (dig(toy, "spec", "motor"), uid_of(toy)) == ("vllm", uids[adopted])
-    await until(client, adopted, lambda found: not warns(WAITS)(found))
+    await until(client, adopted, lambda found: not waits(found))
     for key in others:
         assert written_by("v1alpha1")(await client.get(TOY_OLD, key)), "one adoption is one deployment's"
     assert await operator.at_rest(TOY, TOY_OLD) == []
@@ -107,7 +111,7 @@ async def test_g4_b8_a_newer_version_is_served_and_an_old_one_goes_and_nothing_i
         toy = await operator.exists(TOY, key, written_by("v1beta1"))
         assert (dig(toy, "spec", "motor"), uid_of(toy)) == ("vllm", uids[key])
         await well(client, TOY, toy)
-        await until(client, key, lambda found: not warns(WAITS)(found) and phase_is("Running")(found))
+        await until(client, key, lambda found: not waits(found) and phase_is("Running")(found))
     assert [write for write in operator.writes(user) if write.startswith("delete")] == []
 
 

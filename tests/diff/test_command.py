@@ -62,6 +62,15 @@ async def key(client: Client, kubeconfig: Path, namespace: str) -> AsyncIterator
         yield key
 
 
+WITHOUT_OUTAGE = "without an outage: airunway new --beside md/llama prints a second version"
+
+
+async def routed(client: Client, key: ObjectKey) -> None:
+    """What the gateway part writes for a route."""
+    status = {"gateway": {"url": "http://192.0.2.1/ml/llama"}}
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": status}, subresource="status")
+
+
 async def test_it_exits_as_kubectl_diff_and_prints_what_happens(
     key: ObjectKey, client: Client, run: Run, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -91,7 +100,13 @@ async def test_it_exits_as_kubectl_diff_and_prints_what_happens(
     assert (plan["name"], plan["provider"]) == ("llama", "toy")
     primary = next(step for step in plan["steps"] if step["primary"])
     assert (primary["action"], primary["causes"], primary["restarts"]) == ("recreate", ["spec.model.id"], True)
+    assert not any("docs/side-by-side.md" in note for note in plan["notes"]), "it has no route"
     assert await client.find(MODEL_DEPLOYMENT, ObjectKey(key.namespace, "new")) is None
+    await routed(client, key)
+    again = await run("md/llama", "-f", "-", "-n", key.namespace, text=both)
+    assert f"  Note: {WITHOUT_OUTAGE}" in again.out
+    scaled = await run("-f", "-", "-n", key.namespace, text=text_of(manifest(scaling={"replicas": 2})))
+    assert WITHOUT_OUTAGE not in scaled.out
 
 
 async def test_a_refusal_is_shown_and_is_no_difference(key: ObjectKey, run: Run) -> None:
@@ -121,8 +136,10 @@ async def test_a_change_of_provider_deletes_first_and_one_without_a_plugin_is_na
     status = {"ready": True, "lastHeartbeat": live["status"]["lastHeartbeat"]}
     where = ObjectKey("", "elsewhere")
     await client.merge_patch(INFERENCE_PROVIDER_CONFIG, where, {"status": status}, subresource="status")
+    await routed(client, key)
     found = await run("-f", "-", "-n", key.namespace, text=text_of(manifest(provider={"name": "elsewhere"})))
     assert found.code == 1, found
+    assert WITHOUT_OUTAGE in found.out
     assert "- Toy/llama: is deleted" in found.out
     assert "the plugin of provider elsewhere is not installed here" in found.out
     assert "airunway.ai/dry-run=true" in found.out

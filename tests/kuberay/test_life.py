@@ -236,17 +236,21 @@ async def test_real_kuberay_4_an_outage_in_place_is_said_before_it_happens(
     await operator.provider(kuberay)
     key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
+    routed = {"status": {"gateway": {"url": "http://192.0.2.1/ml/llama"}}}
+    await client.merge_patch(MODEL_DEPLOYMENT, key, routed, subresource="status")
     await client.merge_patch(
         MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/dry-run": "true"}}}, manager="tests"
     )
     await operator.edit(key, engine={"contextLength": 4096})
     plan = await until(client, key, lambda found: "no model is served" in dry_run(found))
     assert "NewCluster" in dry_run(plan)
+    assert dry_run(plan).endswith("(docs/side-by-side.md)")
     await client.merge_patch(
         MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/dry-run": None}}}, manager="tests"
     )
     told = await operator.event(key, "ServiceInterrupted")
     assert "no model is served until the new one has loaded" in told["note"]
+    assert told["note"].endswith("(docs/side-by-side.md)")
     generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
     await until(client, key, running_at(generation))
     await until(client, key, running_at(await operator.edit(key, scaling={"replicas": 2})))

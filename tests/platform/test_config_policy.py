@@ -14,7 +14,8 @@ from airunway.controller.policies import PolicyFile
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
-from airunway.resource import Resource, condition_of
+from airunway.resource import Resource, condition_of, dig
+from airunway.status.conditions import SERVED
 from airunway.validation.policy import parse_policy
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is
@@ -87,7 +88,8 @@ async def test_what_the_policy_refuses_makes_nothing_and_touches_nothing_until_i
             return "vllm:2" in text and await env_of(client, serving) == ["VLLM_LOG"]
 
         await eventually(applied)
-        await until(client, serving, lambda d: is_refused(d) and d["status"].get("observedGeneration") == 2)
+        await until(client, serving, lambda d: is_refused(d) and dig(d, "status", "observedGeneration") == 2)
+        await until(client, serving, lambda d: dig(condition_of(d, SERVED), "observedGeneration") == 2)
         assert await client.find(WORKSPACE, waiting) is None
 
         policy.write_text(LAX)

@@ -17,6 +17,8 @@ from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.revisions.revision import is_in_effect
 from airunway.runtime.application import ProviderSettings
+from airunway.status.conditions import SERVED
+from airunway_testing.expectations import condition_is
 from airunway_testing.operator import install_definitions, remove_leftovers, running_core, running_provider, until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
@@ -35,6 +37,16 @@ async def becomes(client: Client, key: ObjectKey, image: str) -> None:
     async with asyncio.timeout(60):
         while await image_of(client, key) != image:
             await asyncio.sleep(0.1)
+
+
+async def serves(client: Client, key: ObjectKey) -> None:
+    """Be the controller of Deployments: all pods are ready."""
+    made = await client.get(DEPLOYMENT, key)
+    counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 1)
+    available = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": ""}
+    status = {**counts, "observedGeneration": made["metadata"]["generation"], "conditions": [available]}
+    await client.merge_patch(DEPLOYMENT, key, {"status": status}, subresource="status", manager="tests")
+    await until(client, key, condition_is(SERVED, "True"))
 
 
 def waits(deployment: Resource) -> bool:
@@ -56,7 +68,8 @@ async def test_real_llmd_9_another_image_of_the_provider_s_is_told_before_and_ro
         async with running_provider(kubeconfig, host, settings=ProviderSettings(values={"vllmImage": OLD})):
             await client.create(MODEL_DEPLOYMENT, {**body, "metadata": {"name": "llama", "namespace": namespace}})
             await becomes(client, key, OLD)
-        made = await until(client, key, is_in_effect)
+            made = await until(client, key, is_in_effect)
+            await serves(client, key)
         assert dig(made, "status", "revision", "provider", "settings", "vllm_image") == OLD
         done = await ran("preflight", *where, "--set", f"vllmImage={NEW}")
         (told,) = json.loads(done.out)["deployments"]

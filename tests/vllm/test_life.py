@@ -99,3 +99,19 @@ async def test_what_is_deleted_while_it_is_being_written_is_made_again(
             while not await client.list_all(SERVICE, namespace=namespace):
                 await asyncio.sleep(0.05)
         await until(client, key, running_at(1))
+
+
+async def test_weights_of_an_image_are_mounted_by_each_pod(deploy: Deploy, client: Client, pods: Pods) -> None:
+    weights = {"source": "oci", "id": "acme/llama", "uri": "oci://registry.example/llama:1"}
+    key = await deploy(model=weights, scaling={"replicas": 2})
+    running = await until(client, key, running_at(1))
+    (warning,) = running["status"]["warnings"]
+    assert "spec.model.uri: without a digest" in warning
+    assert "modelCache" not in running["status"]
+    for pod in await pods(key):
+        volume = next(each for each in pod["spec"]["volumes"] if each["name"] == "airunway-model-cache")
+        assert volume["image"] == {"reference": "registry.example/llama:1", "pullPolicy": "IfNotPresent"}
+        mount = next(each for each in pod["spec"]["containers"][0]["volumeMounts"] if each["name"] == volume["name"])
+        assert (mount["mountPath"], mount["readOnly"]) == ("/model-cache", True)
+    writes = (await client.get(DEPLOYMENT, key))["metadata"]["generation"]
+    assert writes == 1, "nothing is written a second time"

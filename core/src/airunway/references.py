@@ -16,11 +16,22 @@ _NAME = rf"{_LABEL}(\.{_LABEL})+|localhost|[a-z0-9-]*[A-Z][A-Za-z0-9-]*"
 _HOST = rf"(({_NAME}){_PORT}|{_LABEL}:[0-9]{{1,5}}|\[[0-9A-Fa-f:.]{{2,45}}\]{_PORT})"
 _PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 
-IMAGE_PATTERN = (
-    rf"^({_HOST}/)?{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?"
-    "(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$"
-)
+_REPOSITORY = rf"{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?"
+_DIGEST = "@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})"
+
+IMAGE_PATTERN = rf"^({_HOST}/)?{_REPOSITORY}({_DIGEST})?$"
 """What is a reference to an image, as container runtimes read it; for CEL, too."""
+
+OCI = "oci://"
+"""What the address of an image with weights begins with (``spec.model.uri``)."""
+
+OCI_PATTERN = rf"^{OCI}{_HOST}/{_REPOSITORY}(@.*)?$"
+"""``oci://`` and a reference with its registry, since tools complete a short name in different ways; the digest is
+checked by `DIGEST_PATTERN`. For CEL.
+"""
+
+DIGEST_PATTERN = f"{_DIGEST}$"
+"""How a reference ends that names a digest; for CEL."""
 
 _ID_PART = "[A-Za-z0-9_][A-Za-z0-9._@:+-]*"
 

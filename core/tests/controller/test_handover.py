@@ -85,6 +85,20 @@ def test_real_llmd_4_who_serves_keeps_the_deployment_until_the_named_provider_ca
     assert (condition_of({"status": status}, "EngineSelected") or {})["status"] == "True"
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_hand_over_of_a_routed_deployment_ends_with_the_way_without_an_outage(ready: bool) -> None:
+    deployment = switched()
+    deployment["status"]["gateway"] = {"url": "http://192.0.2.1/ml/llama"}
+    status = decided(deployment, provider("llmd"), provider("kaito", ready=ready)).status
+    way = (
+        "; without an outage: airunway new --beside md/llama prints a second version in the same group with weight 0; "
+        "apply it, and shift the weights once it is Ready (docs/side-by-side.md)"
+    )
+    said = condition_of({"status": status}, "ProviderSelected") or {}
+    assert said["status"] == str(ready)
+    assert said["message"].endswith(f"provider 'llmd' removes what it made first{way}" if ready else way)
+
+
 def test_real_llmd_4_once_it_is_registered_and_ready_it_gets_the_deployment() -> None:
     decision = decided(switched(), provider("llmd"), provider("kaito"))
     assert decision.status["provider"]["name"] == "kaito"

@@ -10,12 +10,13 @@ from core.tests.controller.test_template_part import source
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.configs.resolution import config_name, resolve
+from airunway.configs.resolution import Resolution, config_name, resolve
 from airunway.controller.policies import Policies
 from airunway.controller.reconciler import CoreReconciler
 from airunway.kube import Client, EventRecorder, MutationCache
 from airunway.kube.packing import unpacked
 from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import Resource, condition_of, copy_of, dig
 from airunway.templates.part import TemplateSource
 from airunway.validation.policy import parse_policy
@@ -83,14 +84,17 @@ class Team:
         return CoreReconciler(
             client=cast("Client", self.server),
             deployments=MutationCache(cache),
-            providers=lambda: facts,
+            providers=facts,
             events=cast("EventRecorder", self.server),
             selector=True,
             clock=lambda: NOW,
-            resolve=lambda user: resolve(config_name(user), namespaced=self.config, cluster=self.cluster_config),
+            configs=cast("RuntimeConfigs", self),
             policies=cast("Policies", sources),
             templates=cast("TemplateSource", sources),
         )
+
+    def resolve(self, user: Resource) -> Resolution:
+        return resolve(config_name(user), namespaced=self.config, cluster=self.cluster_config)
 
     @property
     def obj(self) -> Resource:

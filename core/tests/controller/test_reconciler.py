@@ -181,7 +181,7 @@ class Server:
         return CoreReconciler(
             client=cast("Client", self),
             deployments=MutationCache(cache),
-            providers=lambda: facts,
+            providers=facts,
             events=cast("EventRecorder", self),
             selector=True,
             clock=lambda: NOW,

@@ -81,7 +81,7 @@ async def test_the_core_comes_back_by_itself_when_the_five_minutes_are_over() ->
 
     releaser = OrphanFinalizer(
         client=cast("Client", SimpleNamespace(json_patch=json_patch)),
-        providers=dict,
+        providers={},
         events=cast("EventRecorder", SimpleNamespace(emit=lambda *_, **__: None)),
         clock=lambda: now,
     )
@@ -114,7 +114,7 @@ async def test_h1_a_thousand_finalizers_that_a_user_made_up_are_one_write_and_a_
     cached = DeploymentProjection([names.CORE_MANAGER])(copy_of(live))
     releaser = OrphanFinalizer(
         client=cast("Client", SimpleNamespace(find=find, json_patch=json_patch)),
-        providers=dict,
+        providers={},
         events=cast("EventRecorder", SimpleNamespace(emit=emit)),
         clock=lambda: NOW,
     )

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.tests.gateway.ground import ASKED, Ground, running_part
+from core.tests.gateway.ground import ASKED, SELECTOR, Ground, running_part
 
 from airunway.api import names
 from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import KubeError
 from airunway.resource import Resource, condition_of, dig
-from airunway_testing.gatewayapi.kinds import listener
 
 pytestmark = pytest.mark.apiserver
 
 CHAT = {**ASKED, "pathTemplate": "/ml/chat", "group": "chat"}
 
 
-async def serve(ground: Ground, name: str, *, ready: int = 1) -> None:
+async def serve(
+    ground: Ground, name: str, *, ready: int = 1, target: int = 8000, endpoint: Resource | None = None
+) -> None:
     """What the provider writes once replicas are ready."""
     condition = {
         "type": "Served",
@@ -29,8 +30,9 @@ async def serve(ground: Ground, name: str, *, ready: int = 1) -> None:
         "lastTransitionTime": "2026-01-01T00:00:00Z",
         "observedGeneration": 1,
     }
-    endpoint = {"service": name, "port": 8000, "targetPort": 8000}
+    endpoint = endpoint or {"service": name, "port": 8000, "targetPort": target}
     status: Resource = {"phase": "Running", "endpoint": endpoint, "conditions": [condition]}
+    status["selector"] = SELECTOR.replace("llama", name)
     status["replicas"] = {"desired": 1, "ready": ready, "available": ready}
     await ground._status(name, status, manager=names.provider_manager(ground.provider))
 
@@ -43,18 +45,18 @@ async def member(ground: Ground, name: str, *, weight: int | None = None, **gate
     await serve(ground, name)
 
 
-async def refs(ground: Ground, name: str) -> list[list[tuple[str, int]]]:
-    """Backends and weights of each rule of a route."""
+async def refs(ground: Ground, name: str, kind: str = "Service") -> list[list[tuple[str, int]]]:
+    """Backends of a kind and their weights of each rule of a route."""
     live = await ground.route(name)
     rules = dig(live, "spec", "rules", default=[])
-    return [[(ref["name"], ref["weight"]) for ref in rule["backendRefs"]] for rule in rules]
+    return [[(ref["name"], ref["weight"]) for ref in rule["backendRefs"] if ref["kind"] == kind] for rule in rules]
 
 
-async def until_refs(ground: Ground, name: str, *wanted: tuple[str, int]) -> None:
+async def until_refs(ground: Ground, name: str, *wanted: tuple[str, int], kind: str = "Service") -> None:
     """Wait until both rules of a route lead to these backends."""
 
     async def look() -> bool:
-        return await refs(ground, name) == [list(wanted)] * 2
+        return await refs(ground, name, kind) == [list(wanted)] * 2
 
     await ground.eventually(look)
 
@@ -156,17 +158,6 @@ async def test_a_member_keeps_a_route_of_its_own_for_what_it_alone_claims(ground
         text = (condition_of(condition, "GatewayReady") or {})["message"]
         assert text.startswith("takes no share of model chat: weight 0, by the route of ModelDeployment v1")
         assert text.endswith("own path /ml/v2")
-
-
-async def test_a_member_on_another_listener_is_a_mismatch_and_keeps_its_own_route(ground: Ground) -> None:
-    await ground.open_gateway(listeners=[listener("http"), listener("other", port=81)])
-    async with running_part(ground.client, namespace=ground.namespace):
-        await member(ground, "v1", gatewayRef={"name": "inference", "sectionName": "http"})
-        await member(ground, "v2", gatewayRef={"name": "inference", "sectionName": "other"})
-        live = await ground.until("GroupMismatch", "v2")
-        assert "set the same spec.gateway.gatewayRef" in (condition_of(live, "GatewayReady") or {})["message"]
-        assert await refs(ground, "v2") == [[("v2", 1)]] * 2
-        await ground.until("RouteAccepted", "v1")
 
 
 async def test_a_paused_holder_keeps_its_route_and_the_others_say_so(ground: Ground) -> None:

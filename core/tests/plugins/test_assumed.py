@@ -19,14 +19,15 @@ MakeHost = Callable[..., ProviderHost]
 def test_without_a_cluster_every_kind_is_in_its_preferred_version_by_its_newest_transformer(toy: MakeHost) -> None:
     context = assumed_context(toy(), engine="vllm", now=NOW)
     assert (context.upstream.api_version, context.upstream.transformer.name) == ("toy.example.org/v2", "v2-b")
-    assert set(context.served) == {"Thing.toy.example.org", "ConfigMap", "Option.toy.example.org"}
+    kinds = {"Thing.toy.example.org", "ConfigMap", "Option.toy.example.org", "ScaledObject.keda.sh"}
+    assert set(context.served) == kinds
     assert context.served["ConfigMap"].api_version == "v1"
     assert context.served["Thing.toy.example.org"] is context.upstream
 
 
 def test_an_absent_kind_is_not_served(toy: MakeHost) -> None:
     context = assumed_context(toy(), engine="vllm", now=NOW, absent=("Option.toy.example.org",))
-    assert set(context.served) == {"Thing.toy.example.org", "ConfigMap"}
+    assert set(context.served) == {"Thing.toy.example.org", "ConfigMap", "ScaledObject.keda.sh"}
 
 
 RELEASES = (

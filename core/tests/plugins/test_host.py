@@ -142,7 +142,7 @@ def test_kinds_are_told_apart_by_group(toy: MakeHost) -> None:
     """G2: the same name in another group is another kind."""
     other = replace(THING, group="other.example.org", primary=False)
     host = toy(upstream=(THING, other), transformers=(V1,))
-    assert set(host.kinds) == {("toy.example.org", "Thing"), ("other.example.org", "Thing")}
+    assert {("toy.example.org", "Thing"), ("other.example.org", "Thing")} < set(host.kinds)
     assert host.primary_kind is THING
 
 

@@ -261,7 +261,7 @@ class Team:
         before, live = revision_in(self.deployments[name]), self.deployments[name]["status"]
         status = self.decided(name)
         after = status.get("revision", {})
-        if after.get("hash") != before.get("hash"):
+        if made_of(after) != made_of(before):
             why = {
                 "made anew": not before,
                 "the user": after.get("takenFor") != before.get("takenFor"),
@@ -363,6 +363,11 @@ class Team:
             assert self.reasons[name], f"{name} takes another revision unasked: {self.said}"
         self.reasons[name].clear()
         self.written[name] = revision["hash"]
+
+
+def made_of(revision: Resource) -> Resource:
+    """What objects are made of, also while a part is not decided: a lost revision may wait for its claim."""
+    return {part: value for part, value in revision.items() if part not in ("hash", "pending")}
 
 
 def is_served(deployment: Resource) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from airunway.resource import ObjectKey
 from airunway.routing.backends import Backend, BackendKind
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims
-from airunway.routing.groups import Member, Share, Why, shares
+from airunway.routing.groups import Group, Member, Share, SharedRule, Why, answers, shares, told
 
 GATEWAY = ObjectKey("infra", "gw")
 PATH = Claim(GATEWAY, "http", ClaimKind.PATH, "/ml/chat")
@@ -67,6 +68,65 @@ def test_several_lead_to_services_and_one_alone_to_its_pool() -> None:
     (first, _) = shares([member(1, pool=True), member(2, 0, pool=True)], who(1))
     assert first.backend is not None
     assert first.backend.kind is BackendKind.POOL
+
+
+def kinds(found: tuple[Share, ...]) -> list[BackendKind]:
+    return [each.backend.kind for each in found if each.backend is not None]
+
+
+def test_pools_are_split_where_the_config_says_so_and_never_mixed_with_services() -> None:
+    pooled = [member(1, 9, pool=True), member(2, pool=True, service=False)]
+    both = shares(pooled, who(1), pools=True)
+    assert (kinds(both), [each.percent for each in both]) == ([BackendKind.POOL] * 2, [90, 10])
+    # One of them without a pool: all by their Services.
+    mixed = shares([member(1, pool=True), member(2)], who(1), pools=True)
+    assert kinds(mixed) == [BackendKind.SERVICE] * 2
+    # An old picker takes no path before its rewrite: the path goes to Services, the model's name to pools.
+    old = [member(1, pool=True), replace(member(2, pool=True), path_to_service=True)]
+    assert kinds(shares(old, who(1), pools=True, path=True)) == [BackendKind.SERVICE] * 2
+    assert kinds(shares(old, who(1), pools=True)) == [BackendKind.POOL] * 2
+
+
+def test_a_member_at_zero_has_a_share_only_through_its_pool() -> None:
+    asleep = replace(member(1, 9, pool=True), at_zero=True)
+    awake = member(2, pool=True)
+    assert given(shares([asleep, awake], who(1), pools=True)) == [("v1", 90, 9), ("v2", 10, 1)]
+    by_services = shares([asleep, awake], who(1))
+    assert (given(by_services), by_services[0].why) == ([("v2", 100, 1)], Why.AT_ZERO)
+    # All of them at zero: the first request wakes one.
+    both = shares([asleep, replace(awake, at_zero=True)], who(1))
+    assert (given(both), kinds(both)) == ([("v1", 100, 9)], [BackendKind.POOL])
+
+
+@pytest.mark.parametrize(
+    ("ready", "desired", "holds", "can"),
+    [(1, 1, None, True), (0, 1, True, False), (0, 0, True, True), (0, 0, False, False), (0, 0, None, False)],
+)
+def test_a_deployment_at_zero_answers_if_its_picker_holds_requests(
+    ready: int, desired: int, holds: bool | None, can: bool
+) -> None:
+    status = {
+        "conditions": [{"type": "Served", "status": "True"}],
+        "replicas": {"ready": ready, "desired": desired},
+        "gateway": {"holdsRequests": holds},
+    }
+    assert answers({"status": status}) is can
+
+
+@pytest.mark.parametrize(
+    ("found", "pools", "text"),
+    [
+        ([member(1), member(2)], True, ""),
+        ([member(1, pool=True), member(2, 0, pool=True)], False, ""),
+        ([member(1, pool=True), member(2, pool=True)], True, "leads to several InferencePools, as routing.split says"),
+        ([member(1, pool=True), member(2)], False, "leads to Services, and no endpoint picker chooses the pod"),
+        ([member(1, pool=True), member(2)], True, "chooses the pod: ModelDeployment v2 has no InferencePool"),
+    ],
+)
+def test_a_member_says_what_a_split_costs(found: list[Member], pools: bool, text: str) -> None:
+    rule = SharedRule(value="chat", holder=who(1), shares=shares(found, who(1), pools=pools), pools=pools)
+    said = told(Group(me=who(1), rules={ClaimKind.MODEL_NAME: rule}))
+    assert said.endswith(text or " % of model chat")
 
 
 def test_a_member_without_a_service_is_left_out_beside_others() -> None:
@@ -149,7 +209,8 @@ def test_exactly_one_route_has_a_shared_rule_in_any_history(seed: int) -> None:
                 assert claims.holder(claim) == holder.key
                 holding = [each for each in sharing if claims._of[each.key][claim].holds]
                 assert holding == [holder]
-                found = shares([members[int(each.name[1:])] for each in sharing], holder)
+                pools = random.random() < 0.5
+                found = shares([members[int(each.name[1:])] for each in sharing], holder, pools=pools)
                 assert sum(each.percent for each in found) in (0, 100)
-                led_to = [each.backend.kind for each in found if each.backend is not None]
-                assert len(led_to) <= 1 or set(led_to) == {BackendKind.SERVICE}
+                assert len(set(kinds(found))) <= 1, "pools and Services are never mixed"
+                assert pools or len(kinds(found)) <= 1 or set(kinds(found)) == {BackendKind.SERVICE}

@@ -187,7 +187,7 @@ def test_g3_an_optional_kind_that_is_missing_hinders_nothing_and_is_not_served(
     decision = decided(host, state(host, plain(), installed=installed))
     assert decision.do is Do.APPLY
     assert decision.context is not None
-    assert set(decision.context.served) == {"Thing.toy.example.org", "ConfigMap"}
+    assert set(decision.context.served) == {"Thing.toy.example.org", "ConfigMap", "ScaledObject.keda.sh"}
 
 
 @pytest.mark.parametrize("runs", [False, True])

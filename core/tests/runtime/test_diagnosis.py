@@ -114,6 +114,17 @@ def test_what_was_made_again_while_its_template_was_gone_is_degraded_once_it_ser
     status, _ = outcome(replace(report, core_faults=(gone,)), *pods)
     assert (status["phase"], status["reason"], status["message"]) == (phase, "TemplateNotFound", gone.message)
     assert condition(status, "Ready")["status"] == "False"
+    # What serves keeps what it has when the template is back.
+    assert condition(status, "Served").get("status") == ("True" if phase == "Degraded" else None)
+
+
+def test_a_route_that_is_only_awaited_is_part_of_the_first_start() -> None:
+    waits = Fault(component="Gateway", reason="WaitingForGateway", message="not answered yet")
+    status, _ = outcome(replace(READY, core_faults=(waits,)), pod())
+    assert condition(status, "Served") == {}
+    refused = replace(waits, reason="GatewayNotConfigured")
+    status, _ = outcome(replace(READY, core_faults=(refused,)), pod())
+    assert condition(status, "Served")["status"] == "True"
 
 
 def test_where_no_pod_was_ever_seen_the_upstream_counts_alone() -> None:

@@ -88,6 +88,7 @@ def collector(
     return EvidenceCollector(
         caches=caches or Caches(client, project=lambda obj: obj, metrics=Metrics("tests")),
         host=load(provider),
+        known=asyncio.Event(),
         deployments=lambda key: {} if key.name in deployments else None,
         is_named=lambda key: (),
         notify=notify,

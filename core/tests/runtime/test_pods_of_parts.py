@@ -50,14 +50,14 @@ async def collecting(client: Client, namespace: str, provider: str) -> AsyncIter
     collector = EvidenceCollector(
         caches=Caches(client, project=DeploymentProjection([]), metrics=Metrics("tests"), namespaces=[namespace]),
         host=load(provider),
+        known=(known := asyncio.Event()),
         deployments=lambda key: {} if key.name == "llama" else None,
         is_named=lambda key: (),
         notify=lambda key: None,
         clock=lambda: NOW,
     )
-    after = asyncio.get_running_loop().create_future()
-    after.set_result(None)
-    task = asyncio.create_task(collector.run(after=after, announce=lambda: None))
+    known.set()
+    task = asyncio.create_task(collector.run())
     try:
         await eventually(collector.settled)
         yield collector

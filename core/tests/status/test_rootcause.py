@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 import yaml
 from tests.support.evidence import (
+    IMAGE,
     NOW,
     QUOTA,
     at,
@@ -352,6 +353,58 @@ def test_the_field_is_the_one_that_names_the_secret() -> None:
     assert cause.field == "spec.secrets.huggingFaceToken"
 
 
+WEIGHTS = "registry.example/team/weights:1"
+PULLED_BY_TAG = f'Back-off pulling image "{WEIGHTS}": ErrImagePull: failed to pull and unpack image "{WEIGHTS}": '
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "notes", "code", "says"),
+    [
+        ("ErrImagePull", f"{PULLED_BY_TAG}{WEIGHTS}: not found", (), "ImagePull.NotFound", "not found"),
+        (
+            "ImagePullBackOff",
+            f"{PULLED_BY_TAG}failed to authorize: 401 Unauthorized",
+            (),
+            "ImagePull.Auth",
+            "401 Unauthorized",
+        ),
+        (
+            "ErrImagePull",
+            f"{PULLED_BY_TAG}no match for platform in manifest: not found",
+            (),
+            "ImagePull.NotFound",
+            "no match for platform",
+        ),
+        (
+            "ErrImagePull",
+            "reading manifest 1 in registry.example/team/weights: manifest unknown",
+            (f'Failed to pull image "{WEIGHTS}": reading manifest 1: manifest unknown',),
+            "ImagePull.NotFound",
+            "manifest unknown",
+        ),
+    ],
+)
+def test_an_image_of_weights_that_cannot_be_pulled_is_named_with_its_field(
+    reason: str, message: str, notes: tuple[str, ...], code: str, says: str
+) -> None:
+    """Kubelets report it as the reason of the container that mounts it (kuberuntime_manager.go, 1.36)."""
+    mounted = {"volumes": [{"name": "weights", "image": {"reference": WEIGHTS}}], "nodeName": "gpu-0"}
+    events = tuple(event("Failed", note) for note in notes)
+    cause = find_root_cause(evidence(pod(spec=mounted, **waiting(reason, message)), events=events), now=NOW)
+    assert cause is not None
+    assert (cause.code, cause.field) == (code, "spec.model.uri")
+    assert f'image "{WEIGHTS}" cannot be pulled' in cause.message
+    assert says in cause.message
+
+
+def test_the_image_of_the_engine_is_not_taken_for_that_of_the_weights() -> None:
+    mounted = {"volumes": [{"name": "weights", "image": {"reference": WEIGHTS}}], "nodeName": "gpu-0"}
+    message = f'Back-off pulling image "{IMAGE}": ErrImagePull: {IMAGE}: not found'
+    cause = find_root_cause(evidence(pod(spec=mounted, **waiting("ImagePullBackOff", message))), now=NOW)
+    assert cause is not None
+    assert (cause.code, cause.field) == ("ImagePull.NotFound", "spec.image")
+
+
 def test_the_registry_is_complete_and_consistent() -> None:
     spec = (
         "Unschedulable.InsufficientGPU Unschedulable.Quota Unschedulable.TaintOrSelector ImagePull.NotFound "
@@ -360,7 +413,7 @@ def test_the_registry_is_complete_and_consistent() -> None:
         "Probe.Timeout Provider.Rejected Provider.Stale Upstream.NotInstalled Secret.NotFound Unschedulable.Gated "
         "Engine.WrongArchitecture Engine.NoGPU Engine.DriverTooOld Engine.GPUUnsupported Engine.ModelUnsupported "
         "Engine.NotWritable Engine.Communication ConfigMap.NotFound RuntimeClass.NotFound "
-        "DeviceClass.NotFound"
+        "DeviceClass.NotFound ImageVolume.Unsupported"
     )
     assert set(CODES) == set(spec.split())
     for name, code in CODES.items():

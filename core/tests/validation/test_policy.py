@@ -122,6 +122,24 @@ def test_images(pattern: str, image: str, allowed: bool) -> None:
     assert Grants(images=(pattern,)).allows_image(image) is allowed
 
 
+@pytest.mark.parametrize(
+    ("uri", "allowed"),
+    [
+        ("oci://ghcr.io/acme/weights:1", True),
+        (f"oci://ghcr.io/acme/weights@sha256:{'0' * 64}", True),
+        ("oci://registry.example/acme/weights:1", False),
+        ("oci://ghcr.io/acme/../other/weights:1", False),
+        ("oci://GHCR.io/acme/weights:1", False),
+        ("oci://oci://ghcr.io/acme/weights:1", False),
+    ],
+)
+def test_an_image_with_weights_is_an_image_too(uri: str, allowed: bool) -> None:
+    policy = parse_policy("rules: [{images: ['ghcr.io/acme/*']}]")
+    spec = {"model": {"source": "oci", "id": "a/b", "uri": uri}}
+    found = violations(policy, spec, engine=None, provider=None, namespace_labels={NAMESPACE_NAME: "x"})
+    assert [each.path for each in found] == ([] if allowed else ["spec.model.uri"])
+
+
 def test_deny_by_default() -> None:
     policy = parse_policy("default: Deny\nrules: [{namespaceSelector: {matchLabels: {a: b}}, engines: [vllm]}]")
     found = violations(policy, {}, engine="vllm", provider="kaito", namespace_labels={NAMESPACE_NAME: "x"})

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airunway.engines.metrics import ENGINE_METRICS
 from airunway.view import Unseen
 from airunway.view.engine_metrics import (
-    ENGINE_METRICS,
     MOST_SERIES,
     LoadRow,
     PodLoad,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import pytest
 from core.tests.any_json import anything, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from airunway.cli.status import fleet_lines, status_lines
 from airunway.resource import Resource
 from airunway.status.reasons import CODES
 from airunway.view import DeploymentSnapshot, TreeNode, Unseen, deployment_view
-from airunway.view.deployment import LONGEST, DeploymentView
+from airunway.view.deployment import LONGEST, DeploymentView, share_of
 from airunway.view.fleet import FleetFilter, fleet_view
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -205,6 +206,22 @@ def test_the_share_of_a_group_is_shown_with_whose_route_has_the_rule() -> None:
     name = of("chat-v1").name
     assert of(name).share == "10 % of group chat, by its own route"
     assert deployment_view(snapshot(deployment=deployment())).share == ""
+
+
+@pytest.mark.parametrize(
+    ("weight", "condition", "why"),
+    [
+        (0, {}, "its weight is 0"),
+        (1, {}, "it has not served yet"),
+        (1, {"type": "Served", "status": "True"}, "it has no ready replica"),
+        (1, {"type": "GatewayReady", "reason": "GroupMismatch", "message": "group chat: x"}, "group chat: x"),
+    ],
+)
+def test_a_deployment_without_a_share_says_why(weight: int, condition: Resource, why: str) -> None:
+    found = deployment(gateway={"group": {"name": "chat", "holder": "chat-v1", "share": 0}})
+    found["spec"]["gateway"] = {"group": "chat", "weight": weight}
+    found["status"]["conditions"] = [condition] if condition else []
+    assert share_of(found) == f"0 % of group chat, by the route of chat-v1: {why}"
 
 
 def test_the_template_is_shown_with_its_condition_and_the_model_that_it_gives() -> None:

@@ -224,3 +224,12 @@ def test_preferred_nodes_have_no_place_in_an_inferenceset() -> None:
     assert [found.path for found in judged(overrides, 3).blockers] == [
         "spec.provider.overrides.resource.preferredNodes"
     ]
+
+
+@pytest.mark.parametrize("live", ["", WORKSPACE.key])
+def test_what_follows_the_load_is_an_inferenceset_from_the_start(vllm: Any, context: Any, live: str) -> None:
+    deployment = vllm(scaling={"autoscaling": {"maxReplicas": 2, "target": 16}})
+    served = context(sets="0.12", live=live, inferenceSet="WhenScaled")
+    assert desired(deployment, served).objects[0]["kind"] == "InferenceSet"
+    assert can_handle(deployment, served).ok
+    assert "InferenceSet v1beta1" in refused(deployment, context(live=live))["spec.scaling.autoscaling"]

@@ -89,3 +89,35 @@ def test_a_tampered_annotation_counts_for_nothing(write: Write, context: Any, an
     live = serving(write(), context().now, status="DEPLOYING")
     live["metadata"].setdefault("annotations", {})[SCALED_FROM] = annotation
     assert marked(write(live, scaling={"replicas": 2})) is None
+
+
+AUTOSCALING = {"minReplicas": 0, "maxReplicas": 4, "target": 16, "scaleDownStabilization": "2m"}
+
+
+def test_ray_follows_the_load_by_itself(write: Write, deployment: Any, context: Any) -> None:
+    written = write(scaling={"autoscaling": AUTOSCALING})
+    (application,) = json.loads(written["spec"]["serveConfigV2"])["applications"]
+    assert {json.dumps(part["autoscaling_config"], sort_keys=True) for part in application["deployments"]} == {
+        '{"downscale_delay_s": 120, "max_replicas": 4, "min_replicas": 0, "target_ongoing_requests": 16}'
+    }
+
+
+def test_no_replica_for_the_moment_is_no_stop(write: Write) -> None:
+    assert not write(scaling={"replicas": 0, "autoscaling": AUTOSCALING})["spec"].get("suspend")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"provider": {"overrides": {"autoscaling": {"maxReplicas": 3}}}},
+            "both scaling.autoscaling and overrides.autoscaling are set: keep one",
+        ),
+        ({"scaling": {"autoscaling": {**AUTOSCALING, "metric": "KVCache"}}}, "Ray scales by requests under way"),
+    ],
+)
+def test_what_ray_cannot_scale_by_is_refused(
+    host: Any, deployment: Any, context: Any, fields: Resource, message: str
+) -> None:
+    found = host.can_handle(deployment(**{"scaling": {"autoscaling": AUTOSCALING}, **fields}), context())
+    assert any(message in blocker.message for blocker in found.blockers)

@@ -95,6 +95,7 @@ def test_the_picker_gets_flags_configuration_and_rights_that_it_understands(
         "--enable-pprof=false",
     ]
     assert container["readinessProbe"]["grpc"] == {"port": 9003}
+    assert container["startupProbe"]["tcpSocket"] == {"port": 9002}, "it answers health checks before it listens"
     assert container["livenessProbe"]["tcpSocket"] == {"port": 9003}, "its own health would kill it for want of a pool"
     (readable,) = {tuple(rule["verbs"]) for rule in found["Role llama-epp"]["rules"]}
     assert readable == ("get", "list", "watch")

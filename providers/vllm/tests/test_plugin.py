@@ -30,6 +30,7 @@ def test_it_holds_the_contract_and_asks_for_nothing_beyond_its_kinds(host: Provi
         "leaderworkersets",
         "services",
         "resourceclaimtemplates",
+        "scaledobjects",
     ]
     assert [kind.plural for kind in host.manifest.upstream if not kind.builtin and kind.required] == []
     assert host.manifest.rbac_rules == ()

@@ -56,7 +56,15 @@ def pool(**spec: object) -> Resource:
     return {"apiVersion": INFERENCE_POOL.api_version, "kind": INFERENCE_POOL.kind, "metadata": metadata, "spec": body}
 
 
+def shared_rule(backends: int) -> Resource:
+    """A path rule for several deployments."""
+    refs = [{"name": f"v{number}", "port": 80, "weight": 9} for number in range(backends)]
+    return {**path_rule("/a"), "backendRefs": refs}
+
+
 TAKEN: dict[str, tuple[Kind, Resource]] = {
+    "two backends": (HTTP_ROUTE, route(shared_rule(2))),
+    "sixteen backends": (HTTP_ROUTE, route(shared_rule(16))),
     "model name": (HTTP_ROUTE, route(name_rule())),
     "path and model name": (HTTP_ROUTE, route(path_rule("/ml/a%2Db"), name_rule(value="org/model:7b"))),
     "two parents": (HTTP_ROUTE, route(name_rule(), parents=[{"name": "a"}, {"name": "b", "namespace": "infra"}])),
@@ -105,6 +113,7 @@ REFUSED: dict[str, tuple[Kind, Resource]] = {
     "empty header value": (HTTP_ROUTE, route(name_rule(value=""))),
     "header value of 4,097 characters": (HTTP_ROUTE, route(name_rule(value="a" * 4097))),
     "Service without port": (HTTP_ROUTE, route({"backendRefs": [{"name": "llama"}]})),
+    "seventeen backends": (HTTP_ROUTE, route(shared_rule(17))),
     "seventeen rules": (HTTP_ROUTE, route(*[name_rule()] * 17)),
     "no rules": (HTTP_ROUTE, route()),
     "timeout without unit": (HTTP_ROUTE, route({**name_rule(), "timeouts": {"request": "10"}})),

@@ -128,23 +128,27 @@ def _route_configuration(name: str, rules: Sequence[_Rule], world: World) -> Res
 
 def _route(rule: _Rule, world: World) -> Resource:
     weighted = [
-        (_cluster_name(rule.route, ref), ref.get("weight", 1))
+        _weighted(_cluster_name(rule.route, ref), ref, backend)
         for ref in rule.rule.get("backendRefs") or []
-        if _backend(rule.route, ref, world) is not None
+        if (backend := _backend(rule.route, ref, world)) is not None and ref.get("weight", 1)
     ]
     made: Resource = {"match": _match(rule.match)}
-    if not any(weight for _, weight in weighted):
+    if not weighted:
         return {**made, "direct_response": {"status": 500}}
-    clusters = {"clusters": [{"name": name, "weight": weight} for name, weight in weighted if weight]}
+    clusters = {"clusters": weighted}
     timeout = dig(rule.rule, "timeouts", "request", default="0s")
     action: Resource = {"weighted_clusters": clusters, "timeout": f"{_seconds(timeout):g}s"}
     for each in rule.rule.get("filters") or []:
         action |= _rewrite(each, rule.match["path"]["value"])
-    made["route"] = action
-    pools = [ref for ref in rule.rule.get("backendRefs") or [] if ref.get("group") == POOL_GROUP]
-    if pools and (pool := _backend(rule.route, pools[0], world)) is not None:
-        made["typed_per_filter_config"] = {_EXT_PROC: _asks_picker(pool)}
-    return made
+    return {**made, "route": action}
+
+
+def _weighted(name: str, ref: Resource, backend: Resource) -> Resource:
+    """One of the clusters of a rule; each pool's requests are shown to its own picker."""
+    found: Resource = {"name": name, "weight": ref.get("weight", 1)}
+    if ref.get("group") == POOL_GROUP:
+        found["typed_per_filter_config"] = {_EXT_PROC: _asks_picker(backend)}
+    return found
 
 
 def _match(match: Resource) -> Resource:
@@ -323,7 +327,7 @@ def _listener(name: str, address: str, port: int) -> Resource:
         "http_filters": [
             {
                 "name": _EXT_PROC,
-                "disabled": True,  # a route to a pool turns it on
+                "disabled": True,  # a cluster that is a pool turns it on
                 "typed_config": {
                     "@type": f"{_TYPE}extensions.filters.http.ext_proc.v3.ExternalProcessor",
                     "grpc_service": {"envoy_grpc": {"cluster_name": "none"}},
@@ -359,6 +363,8 @@ class EnvoyGateway:
 
     def __init__(self, controller: GatewayController, folder: Path, changed: asyncio.Event) -> None:
         self.controller, self._folder, self._changed = controller, folder, changed
+        self.hosts: dict[str, str] = {}
+        """Addresses on this machine for pods whose own cannot be reached, by the beginning of their names."""
         self._version = 0
         self._has = Configuration(routes={})
         self._process: subprocess.Popen[bytes] | None = None
@@ -380,7 +386,13 @@ class EnvoyGateway:
     def _wanted(self) -> Configuration:
         caches = self.controller.caches
         routes = [route for _, route in sorted(caches[HTTP_ROUTE.kind].items())]
-        return configuration(self.controller.world, caches[GATEWAY.kind].values(), routes, caches[POD.kind].values())
+        pods = map(self._reached, caches[POD.kind].values())
+        return configuration(self.controller.world, caches[GATEWAY.kind].values(), routes, pods)
+
+    def _reached(self, pod: Resource) -> Resource:
+        host = next((host for name, host in self.hosts.items() if key_of(pod).name.startswith(name)), None)
+        status = pod.get("status") or {}
+        return {**pod, "status": {**status, "podIP": host}} if host and status.get("podIP") else pod
 
     async def settled(self) -> None:
         """Wait until Envoy serves what the controller has read by now. Raises EnvoyError if it refuses it."""

@@ -21,8 +21,9 @@ from typing import Any
 import yaml
 from aiohttp import web
 from tests.support.gatewayapi.health import running_health
-from tests.support.gatewayapi.picker import running_picker
+from tests.support.gatewayapi.picker import Holding, PlayedPicker, running_picker
 
+from airunway.configs.canonical import parse_duration
 from airunway.kube import POD, Client, Kind, NotFound, Reflector, is_served, load_config
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, labels_of
 from airunway_testing.gatewayapi.kinds import INFERENCE_POOL
@@ -43,17 +44,25 @@ _FLAGS: dict[str, str] = {
 """Flags and defaults."""
 _OBJECTIVES = ("inferenceobjectives", "inferencemodelrewrites")
 _API_VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
+_GATE = "flowControl"
+_BY_COUNT, _BY_LOAD = "concurrency-detector", "utilization-detector"
+"""The detectors that say when requests are held; the second is the default."""
 _PLUGINS = frozenset(
     (
         *("queue-scorer", "kv-cache-utilization-scorer", "prefix-cache-scorer", "max-score-picker"),
         *("decode-filter", "prefill-filter", "disagg-profile-handler", "disagg-headers-handler"),
         *("always-disagg-pd-decider", "prefix-based-pd-decider", "single-profile-handler"),
+        *(_BY_COUNT, _BY_LOAD),
     )
 )
+_FIELDS = frozenset(("apiVersion", "kind", "featureGates", "plugins", "schedulingProfiles", "flowControl"))
+_FLOW_FIELDS = frozenset(("defaultRequestTTL", "saturationDetector"))
 _NEVER_SYNCED = 120.0
 """Seconds without a synced cache after which it exits."""
 _DRAIN = 2.0
 """Seconds for which it answers after SIGTERM; a real one takes 30."""
+_CERTIFICATE = 0.5
+"""Seconds for which it answers health checks before it listens for a gateway; a real one takes some four."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,10 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for flag, default in _FLAGS.items():
         parser.add_argument(f"--{flag}", default=default)
     given = parser.parse_args(arguments)
-    if problem := _problem_in(Path(given.config_file)):
+    file = Path(given.config_file)
+    config = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    if problem := _problem_in(config):
         _say(f"Failed to parse configuration: {problem}")
         return 1
-    return asyncio.run(_serve(given))
+    return asyncio.run(_serve(given, _holding(config)))
 
 
 def _say(text: str) -> None:
@@ -73,18 +84,22 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _problem_in(file: Path) -> str:
-    found = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+def _problem_in(found: Any) -> str:
     if found is None:
         return ""  # missing or empty: the defaults
     if not isinstance(found, dict) or found.get("apiVersion") not in _API_VERSIONS:
         return f"no kind EndpointPickerConfig is registered for {dig(found, 'apiVersion')}"
-    if unknown := sorted(found.keys() - {"apiVersion", "kind", "plugins", "schedulingProfiles"}):
+    flow = found.get(_GATE) or {}
+    if unknown := sorted((found.keys() - _FIELDS) | (flow.keys() - _FLOW_FIELDS)):
         return f"unknown field {unknown[0]}"
+    if unknown := [gate for gate in found.get("featureGates") or () if gate != _GATE]:
+        return f"feature gate {unknown[0]} is not registered"
     types = [plugin.get("type") for plugin in found.get("plugins") or ()]
     if missing := [each for each in types if each not in _PLUGINS]:
         return f"plugin type {missing[0]} is not registered"
     known = {plugin.get("name") or plugin.get("type") for plugin in found.get("plugins") or ()}
+    if (detector := dig(flow, "saturationDetector", "pluginRef")) not in (None, *known):
+        return f"there is no plugin {detector}"
     for profile in found.get("schedulingProfiles") or ():
         for entry in profile.get("plugins") or ():
             if entry.get("pluginRef") not in known:
@@ -92,7 +107,17 @@ def _problem_in(file: Path) -> str:
     return ""
 
 
-async def _serve(given: argparse.Namespace) -> int:
+def _holding(found: Any) -> Holding | None:
+    if _GATE not in (dig(found, "featureGates") or ()):
+        return None
+    limit = parse_duration(dig(found, _GATE, "defaultRequestTTL", default="1m"))
+    assert limit is not None
+    detector = dig(found, _GATE, "saturationDetector", "pluginRef")
+    types = {plugin.get("name") or plugin["type"]: plugin["type"] for plugin in found["plugins"]}
+    return Holding(seconds=limit.total_seconds(), by_load=types.get(detector, _BY_LOAD) == _BY_LOAD)
+
+
+async def _serve(given: argparse.Namespace, holding: Holding | None) -> int:
     draining, stopped = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, draining.set)
@@ -111,9 +136,13 @@ async def _serve(given: argparse.Namespace) -> int:
             synced = all(each.synced.is_set() and not each.missing for each in followed)
             return synced and pools.get(pool) is not None and not draining.is_set()
 
+        pickers: list[PlayedPicker] = []
+
         async def metrics(_: web.Request) -> web.Response:
+            held = sum(each.held for each in pickers)
+            queue = f'llm_d_epp_flow_control_queue_size{{inference_pool="{pool.name}"}} {held}\n' if holding else ""
             open_ = given.metrics_endpoint_auth == "false"
-            return web.Response(text="inference_pool_ready_pods 0\n") if open_ else web.Response(status=401)
+            return web.Response(text=f"inference_pool_ready_pods 0\n{queue}") if open_ else web.Response(status=401)
 
         app = web.Application()
         app.router.add_get("/metrics", metrics)
@@ -123,9 +152,11 @@ async def _serve(given: argparse.Namespace) -> int:
         await web.TCPSite(runner, "0.0.0.0", int(given.metrics_port)).start()
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="played-picker-")))
         await stack.enter_async_context(running_health("0.0.0.0", int(given.grpc_health_port), serving))
-        await stack.enter_async_context(
-            running_picker("0.0.0.0", int(given.grpc_port), lambda: _ready(pools.get(pool), pods), folder=folder)
+        await asyncio.sleep(_CERTIFICATE)
+        listening = running_picker(
+            "0.0.0.0", int(given.grpc_port), lambda: _ready(pools.get(pool), pods), folder=folder, holding=holding
         )
+        pickers.append(await stack.enter_async_context(listening))
         ended = asyncio.create_task(draining.wait())
         synced = asyncio.create_task(_all_synced(followed))
         await asyncio.wait({synced, ended}, timeout=_NEVER_SYNCED, return_when=asyncio.FIRST_COMPLETED)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from airunway.api.autoscaling import PrometheusSpec
 from airunway.api.base import ApiModel, FreeForm, Int32, Int64, Timestamp, list_map
 from airunway.resource import Resource
 
@@ -117,6 +118,9 @@ class PoolStatus(ApiModel):
 
     name: str | None = Field(default=None, max_length=253, description="Name of the pool, in the same namespace.")
     port: Int32 | None = Field(default=None, description="Port of its members, a number.")
+    holds_requests: bool | None = Field(
+        default=None, description="Whether its endpoint picker holds requests while no replica runs: true or false."
+    )
 
 
 class EndpointStatus(ApiModel):
@@ -159,6 +163,10 @@ class GatewayStatus(ApiModel):
     path: str | None = Field(default=None, max_length=1024, description="URL path of the model.")
     model_name: str | None = Field(default=None, max_length=2048, description="Model name to send in requests.")
     gateway_namespace: str | None = Field(default=None, description="Namespace of the Gateway.")
+    holds_requests: bool | None = Field(
+        default=None,
+        description="Whether requests wait while no replica runs: true or false. Absent unless minReplicas is 0.",
+    )
     group: GroupStatus | None = Field(
         default=None, description="Share of the requests, where other deployments of its group claim the same."
     )
@@ -207,6 +215,9 @@ class EffectiveRuntimeConfig(ApiModel):
     status_policy: StatusPolicyInUse | None = Field(default=None, description="When a state becomes a fault.")
     routing: bool | None = Field(
         default=None, description="Whether deployments that do not say it get a route: true or false."
+    )
+    prometheus: PrometheusSpec | None = Field(
+        default=None, description="Prometheus for the autoscaler of the deployment, if it is autoscaled."
     )
 
 

@@ -97,10 +97,18 @@ class EngineCapabilitySpec(ApiModel):
         description="Pods that mount the model cache besides one for each replica, such as a router or a head. "
         "Default: 0.",
     )
+    image_volumes: bool = Field(
+        default=False, description="Whether weights can be mounted from an OCI image or artifact. Default: false."
+    )
     path_routing: bool = Field(
         default=False, description="Whether the model can be served under a URL path of its own. Default: false."
     )
     scale_to_zero: bool = Field(default=False, description="Whether zero replicas are possible. Default: false.")
+    autoscaling: Literal["Scale", "Own"] = Field(
+        default="Scale",
+        description="Who follows scaling.autoscaling: Scale (KEDA changes scaling.replicas) or Own (the upstream "
+        "scales by itself). Default: Scale.",
+    )
     multi_node: bool = Field(default=False, description="Whether one replica can span several nodes. Default: false.")
     gateway: EngineGateway | None = Field(default=None, description="What the provider does about routing.")
 

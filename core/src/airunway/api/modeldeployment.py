@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from airunway.api._deployment_status import ModelDeploymentStatus
+from airunway.api.autoscaling import Autoscaling
 from airunway.api.base import (
     EMPTY_MEANS_ABSENT,
     SERVER_DEFAULT,
@@ -187,18 +188,24 @@ class Model(ApiModel):
         default=None,
         max_length=2048,
         description="Model to serve: a Hugging Face id such as meta-llama/Llama-3.1-8B-Instruct. Required when source "
-        "is huggingface.",
+        "is huggingface or oci.",
     )
     served_name: Text = Field(
         default=None,
         max_length=2048,
         description="Name under which clients ask for the model. Default: the last segment of id.",
     )
-    source: Literal["huggingface", "custom"] = Field(
+    source: Literal["huggingface", "custom", "oci"] = Field(
         default="huggingface",
         json_schema_extra=SERVER_DEFAULT,
-        description="Where the model comes from: huggingface, or custom (it is in the container image or a volume). "
-        "Default: huggingface.",
+        description="Where the model comes from: huggingface, custom (it is in the container image or a volume) or "
+        "oci (an image or artifact in a registry, see uri). Default: huggingface.",
+    )
+    uri: Text = Field(
+        default=None,
+        max_length=1024,
+        description="Image or artifact with the weights, as oci://REGISTRY/REPOSITORY[:TAG|@DIGEST]; nodes pull it and "
+        "pods mount it read-only (Kubernetes 1.33). Required when source is oci.",
     )
     task: Task = Field(
         default="generate",
@@ -350,6 +357,11 @@ class Scaling(ApiModel):
         default=None,
         description="Nodes over which each replica (in disaggregated mode each worker) is spread evenly, a number from "
         "1 to 32. Default: as many as its GPUs need, by the provider's setting gpusPerNode.",
+    )
+    autoscaling: Autoscaling | None = Field(
+        default=None,
+        description="How the number of replicas follows the load, in aggregated mode. Leave replicas out then. "
+        "Default: none.",
     )
     prefill: RoleSpec | None = Field(
         default=None, description="Prefill workers. Required in disaggregated mode, ignored otherwise."

@@ -15,7 +15,7 @@ from decimal import Decimal
 from airunway.api.names import DEFAULT_GPU_TYPE, MAX_NAME_LENGTH
 from airunway.api.paths import ALLOWED, reserved_pattern
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
-from airunway.references import IMAGE_PATTERN, MODEL_PATTERN, NO_MODEL
+from airunway.references import DIGEST_PATTERN, IMAGE_PATTERN, MODEL_PATTERN, NO_MODEL, OCI_PATTERN
 from airunway.resource import Resource
 
 MAX_GPUS = 64
@@ -333,7 +333,42 @@ def storage_rules() -> Iterator[ValidationRule]:
             field=".mountPath",
         )
     yield from _list_rules()
+    yield from _uri_rules()
     yield from _cache_rules()
+
+
+_OCI = "has(self.source) && self.source == 'oci'"
+
+
+def _uri_rules() -> Iterator[ValidationRule]:
+    uri = "(has(self.uri) && self.uri != '')"
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({_OCI}) || {uri}",
+        message="model.uri is required when source is oci: oci://REGISTRY/REPOSITORY, with :TAG or @DIGEST",
+        field=".uri",
+        reason=REQUIRED,
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!{uri} || ({_OCI})",
+        message="model.uri needs source oci",
+        field=".uri",
+        reason=FORBIDDEN,
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!{uri} || !self.uri.contains('@') || self.uri.matches({_quoted(DIGEST_PATTERN)})",
+        message="what follows @ in model.uri is no digest: write sha256: and 64 digits from 0 to f",
+        field=".uri",
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!{uri} || self.uri.matches({_quoted(OCI_PATTERN)})",
+        message="model.uri must be oci://REGISTRY/REPOSITORY, with :TAG or @DIGEST: a registry with its domain or "
+        "port, and a repository in lower case",
+        field=".uri",
+    )
 
 
 def _cache_rules() -> Iterator[ValidationRule]:
@@ -341,9 +376,16 @@ def _cache_rules() -> Iterator[ValidationRule]:
     named = "has(self.cache.artifactName) && self.cache.artifactName != ''"
     yield ValidationRule(
         path="spec.model",
-        expression=f"!({cached}) || !has(self.source) || self.source == 'huggingface' || ({named})",
+        expression=f"!({cached}) || !has(self.source) || self.source != 'custom' || ({named})",
         message="cache.mode needs source huggingface, or cache.artifactName: the ModelArtifact that has the weights",
         field=".cache.mode",
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({cached}) || !({_OCI})",
+        message="each node keeps the image of source oci itself: set cache.mode None",
+        field=".cache.mode",
+        reason=FORBIDDEN,
     )
     yield ValidationRule(
         path="spec.model",
@@ -360,6 +402,13 @@ def _cache_rules() -> Iterator[ValidationRule]:
         f" || !self.storage.volumes.exists(v, {at_cache})",
         message=f"the model cache is mounted at {MODEL_CACHE_PATH}: "
         "give the volume another mountPath, or set cache.mode None",
+        field=".storage.volumes",
+    )
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({_OCI}) || !has(self.storage) || !has(self.storage.volumes)"
+        f" || !self.storage.volumes.exists(v, {at_cache})",
+        message=f"the weights of source oci are mounted at {MODEL_CACHE_PATH}: give the volume another mountPath",
         field=".storage.volumes",
     )
     yield from quantity_rules("spec.model.cache", "size", example="100Gi")
@@ -542,8 +591,8 @@ def _model_rules() -> Iterator[ValidationRule]:
     )
     yield ValidationRule(
         path="spec",
-        expression=f"{template} || !has(self.model) || self.model.source != 'huggingface' || {has_id}",
-        message="model.id is required when source is huggingface",
+        expression=f"{template} || !has(self.model) || self.model.source == 'custom' || {has_id}",
+        message="model.id is required when source is huggingface or oci",
         field=".model.id",
         reason=REQUIRED,
     )
@@ -732,6 +781,63 @@ def _group_rules() -> Iterator[ValidationRule]:
     )
 
 
+_AUTOSCALING = "spec.scaling.autoscaling"
+_FLOOR = "(has(self.minReplicas) ? self.minReplicas : 1)"
+
+# One unit, so that the pattern can tell the range.
+_UP_TO_AN_HOUR = "([0-9]{1,3}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|([0-5]?[0-9]|60)m|[01]h"
+_FIVE_MINUTES_TO_A_DAY = (
+    "([3-9][0-9]{2}|[1-9][0-9]{3}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)s"
+    "|([5-9]|[1-9][0-9]{1,2}|1[0-3][0-9]{2}|14[0-3][0-9]|1440)m|([1-9]|1[0-9]|2[0-4])h"
+)
+
+
+def _autoscaling_rules() -> Iterator[ValidationRule]:
+    """The rules of a ModelDeployment about its autoscaling."""
+    yield ValidationRule(
+        path="spec",
+        expression="!has(self.scaling) || !has(self.scaling.autoscaling) || !has(self.serving)"
+        " || self.serving.mode != 'disaggregated'",
+        message="autoscaling needs serving.mode aggregated: prefill and decode workers are not scaled",
+        field=".scaling.autoscaling",
+        reason=FORBIDDEN,
+    )
+    for field in ("minReplicas", "maxReplicas"):
+        yield number_rule(_AUTOSCALING, field, MAX_REPLICAS)
+    for field in ("maxReplicas", "target"):
+        yield ValidationRule(
+            path=_AUTOSCALING, expression=f"self.{field} >= 1", message=f"{field} must be at least 1", field=f".{field}"
+        )
+    yield ValidationRule(
+        path=_AUTOSCALING,
+        expression=f"self.maxReplicas < 1 || {_FLOOR} <= self.maxReplicas",
+        message="minReplicas must not exceed maxReplicas",
+        field=".minReplicas",
+    )
+    yield ValidationRule(
+        path=_AUTOSCALING,
+        expression="!has(self.metric) || self.metric != 'KVCache' || self.target <= 100",
+        message="target of KVCache is a percentage: 1 to 100",
+        field=".target",
+    )
+    yield ValidationRule(
+        path=_AUTOSCALING,
+        expression=f"!has(self.idleAfter) || self.idleAfter == '' || {_FLOOR} == 0",
+        message="idleAfter has an effect with minReplicas 0 only",
+        field=".idleAfter",
+    )
+    for field, pattern, span in (
+        ("scaleDownStabilization", _UP_TO_AN_HOUR, "0s to 1h"),
+        ("idleAfter", _FIVE_MINUTES_TO_A_DAY, "5m to 24h"),
+    ):
+        yield ValidationRule(
+            path=_AUTOSCALING,
+            expression=f"!has(self.{field}) || self.{field} == '' || self.{field}.matches('^({pattern})$')",
+            message=f"{field} must be a duration such as 300s, 10m or 1h, from {span}",
+            field=f".{field}",
+        )
+
+
 MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (
     *_name_rules(),
     *_gpu_rules(),
@@ -740,6 +846,7 @@ MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (
     *path_template_rules("spec.gateway"),
     *_group_rules(),
     *_ceiling_rules(),
+    *_autoscaling_rules(),
     *storage_rules(),
 )
 """All rules of the ModelDeployment that CEL in the CRD can express."""

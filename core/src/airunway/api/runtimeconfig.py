@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from airunway.api._deployment_status import ModelDeploymentCondition
+from airunway.api.autoscaling import AutoscalingConfig
 from airunway.api.base import (
     ApiModel,
     ApiObject,
@@ -76,6 +77,11 @@ class RoutingSpec(ApiModel):
         default_factory=dict,
         max_length=MAX_ENTRIES,
         description="Annotations of routes; those of a deployment win. Default: none.",
+    )
+    split: Literal["Service", "Pool"] | None = Field(
+        default=None,
+        description="What a rule leads to while several deployments of a group have a share: Service, or Pool where "
+        "the gateway takes several InferencePools in one rule. Default: Service.",
     )
     path_prefixes: list[_Prefix] = Field(
         default_factory=list,
@@ -186,6 +192,9 @@ class _ConfigSpec(ApiModel):
     )
     label_propagation: LabelPropagation = Field(
         default_factory=LabelPropagation, description="Labels that objects and pods get. Default: see its fields."
+    )
+    autoscaling: AutoscalingConfig | None = Field(
+        default=None, description="Where autoscalers find the load of models. Default: none."
     )
     status_policy: StatusPolicySpec = Field(
         default_factory=StatusPolicySpec, description="When a state becomes a fault. Default: see its fields."
@@ -310,12 +319,38 @@ def _rules_of_rights() -> Iterator[ValidationRule]:
     )
 
 
-RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (*_common_rules(), *_rules_of_namespaces())
+def _prometheus_rules(*, cluster: bool) -> Iterator[ValidationRule]:
+    """The rules of a runtime config about its Prometheus; with `cluster` those of the one without a namespace."""
+    path = "spec.autoscaling.prometheus"
+    yield ValidationRule(
+        path=path,
+        expression="self.serverAddress.matches('^https?://[^/?#\\\\s@]+(/[^?#\\\\s]*)?$')",
+        message="serverAddress must be an http or https URL, such as http://prometheus.monitoring.svc:9090",
+        field=".serverAddress",
+    )
+    if cluster:
+        yield ValidationRule(
+            path=path,
+            expression="!has(self.authentication) || (has(self.authentication.kind)"
+            " && self.authentication.kind == 'ClusterTriggerAuthentication')",
+            message="a ClusterRuntimeConfig names a ClusterTriggerAuthentication: put a TriggerAuthentication into a "
+            "RuntimeConfig",
+            field=".authentication",
+            reason=FORBIDDEN,
+        )
+
+
+RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (
+    *_common_rules(),
+    *_rules_of_namespaces(),
+    *_prometheus_rules(cluster=False),
+)
 """All rules of the RuntimeConfig (docs/runtime-configs.md)."""
 
 CLUSTER_RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (
     *_common_rules(),
     *_rules_of_rights(),
+    *_prometheus_rules(cluster=True),
     *credential_rules(CLUSTER_KIND, namespaced=KIND),
 )
 """All rules of the ClusterRuntimeConfig: those of the RuntimeConfig, and no credentials."""

@@ -22,8 +22,7 @@ from airunway.cli.parameters import Command, IntRange, argument, option
 from airunway.cli.printing import as_document, escape_what_cannot_be_encoded
 from airunway.redaction import bounded
 from airunway.resource import dig
-from airunway.unseen import Unseen
-from airunway.view.answers import AnswerView, Piece, plain_text
+from airunway.view.answers import AnswerView, Piece, counts_of, plain_text
 
 if TYPE_CHECKING:
     from airunway.kube import Client
@@ -278,24 +277,4 @@ def print_rest(view: AnswerView, documents: tuple[str, ...]) -> None:
     for each in view.ranked:
         text = documents[each.index] if each.index < len(documents) else "?"
         click.echo(f"{each.score:.6f}  {bounded(text, 300)}")
-    remark("; ".join(_counts(view)))
-
-
-def _counts(view: AnswerView) -> list[str]:
-    found = []
-    if not isinstance(view.first_token, Unseen):
-        found.append(f"first token after {view.first_token * 1000:.0f} ms")
-        speed = view.tokens_per_second
-        found.append(f"tokens/s unknown: {speed.why}" if isinstance(speed, Unseen) else f"{speed:.1f} tokens/s")
-    usage = view.usage
-    if isinstance(usage, Unseen):
-        found.append(f"tokens unknown: {usage.why}")
-    else:
-        cached = f" ({usage.cached} cached)" if usage.cached else ""
-        asked = "?" if usage.prompt is None else str(usage.prompt)
-        answered = "?" if usage.completion is None else str(usage.completion)
-        found.append(f"{asked} tokens in{cached}, {answered} out")
-    found.append(f"{view.seconds:.2f} s in all")
-    if view.finish not in ("", "stop"):
-        found.append(f"ended by {view.finish}")
-    return found
+    remark("; ".join(counts_of(view)))

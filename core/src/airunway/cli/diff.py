@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +16,11 @@ from airunway.cli.options import cluster_options, deployment_argument, file_opti
 from airunway.cli.parameters import Command
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
-from airunway.resource import Resource, key_of
+from airunway.resource import key_of
 
 if TYPE_CHECKING:
     from airunway.kube import Client
-    from airunway.view.plan import DeploymentPlan, PlanStep
+    from airunway.view.plan import DeploymentPlan
 
 DIFFERENT = 1
 """Exit code: something would change, as of ``kubectl diff``."""
@@ -80,18 +79,20 @@ def _errors() -> Iterator[None]:
 
 async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple[list[DeploymentPlan], list[str]]:
     """The plans of the deployments of a file, and why there is none for others. Raises ManifestError and OSError."""
-    from airunway.cli.manifests import ManifestError
     from airunway.kube import ApiError, Forbidden
     from airunway.plugins.errors import PluginError, PluginFault
     from airunway.snapshots.reader import denied
-    from airunway.tools.assignment import installed_plugin
+    from airunway.tools.assignment import installed_plugin, provider_among
+    from airunway.tools.manifests import ManifestError
     from airunway.upgrades.edit_reading import EditReader
 
     given = manifests_in(file, namespace=namespace or client.config.namespace)
     wanted = [each for each in given.deployments if not name or key_of(each).name == name]
     if not wanted:
         raise ManifestError(f"{file}: contains no ModelDeployment {name!r}")
-    reader = EditReader(client, load=installed_plugin, choose=_chosen, configs=given.configs, templates=given.templates)
+    reader = EditReader(
+        client, load=installed_plugin, choose=provider_among, configs=given.configs, templates=given.templates
+    )
     plans: list[DeploymentPlan] = []
     problems: list[str] = []
     for deployment in wanted:
@@ -110,27 +111,17 @@ async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple
     return plans, problems
 
 
-def _chosen(configs: Sequence[Resource], deployment: Resource) -> str:
-    """The provider that a new deployment gets, where plugins that are installed here refuse it too; empty if none."""
-    from datetime import UTC, datetime
-
-    from airunway.tools.assignment import Unchosen, choose
-
-    try:
-        return choose(deployment, configs, now=datetime.now(UTC)).provider
-    except Unchosen:
-        return ""  # the core's verdict is in the plan
-
-
 # ------------------------------------------------------------------------------------------------------ what is printed
 
 
 def _lines(plan: DeploymentPlan) -> Iterator[str]:
+    from airunway.view.plan import step_words, summary_of
+
     head = f"ModelDeployment {plan.namespace}/{plan.name}"
     by = f"{plan.engine or 'no engine'} by {plan.provider or 'no provider'}"
     if plan.provider_before and plan.provider_before != plan.provider:
         by += f" (before: {plan.provider_before})"
-    yield f"{head}, {by}: {_summary(plan)}"
+    yield f"{head}, {by}: {summary_of(plan)}"
     waits = "Waits" if any(step.changes for step in plan.steps) else "Nothing is written upstream"
     for text in plan.waits:
         yield f"  {waits}: {text}"
@@ -141,47 +132,9 @@ def _lines(plan: DeploymentPlan) -> Iterator[str]:
     for each in plan.unseen:
         yield f"  Not seen: {each}"
     for step in (plan.deployment, *plan.steps):
-        yield f"{_SIGNS[step.action]} {step.kind}/{step.name}: {_words(step)}"
+        yield f"{_SIGNS[step.action]} {step.kind}/{step.name}: {step_words(step)}"
         for line in step.diff:
             yield f"    {line}"
-
-
-def _summary(plan: DeploymentPlan) -> str:
-    if not plan.differs:
-        return "no difference"
-    counts = Counter(step.action for step in plan.steps if step.changes)
-    if not counts:
-        return "nothing changes upstream" if not plan.unseen else "what changes upstream is not known here"
-    text = ", ".join(f"{action} {count}" for action, count in counts.items())
-    restarts = [step.restarts for step in plan.steps if step.action != "create"]
-    if any(restarts):
-        outage = "; outage" if any(step.interrupts for step in plan.steps) else ""
-        return f"{text}; pods restart{outage}"
-    return f"{text}; pods may restart" if None in restarts else f"{text}; no pod restarts"
-
-
-def _words(step: PlanStep) -> str:
-    match step.action:
-        case "create":
-            text = "is created"
-        case "delete":
-            text = "is deleted"
-        case "recreate":
-            instead = f"{step.becomes} is created instead" if step.becomes else "created again"
-            text = f"is deleted and {instead}: {', '.join(step.causes)} cannot be changed in place"
-        case "keep":
-            text = "stays as it is"
-        case "conflict":
-            text = "exists, and belongs to another owner"
-        case _ if step.only_records:
-            text = "is updated: labels and annotations only"
-        case _:
-            text = "is updated in place"
-    if step.action == "update" and step.restarts:
-        text += "; its pods restart"
-    if step.action == "update" and step.restarts is None:
-        text += "; it has no pod template, its operator may restart pods"
-    return "; ".join((text, *step.interrupts))
 
 
 def _names(plan: DeploymentPlan) -> Iterator[str]:

@@ -5,7 +5,6 @@ template, runtime config, route and model cache it has.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,13 +29,10 @@ from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse
 from airunway.table import format_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from airunway.kube import Client
-    from airunway.selection.explanation import Explanation
-    from airunway.selection.facts import ProviderFacts
     from airunway.tools.expanded import Expanded
-    from airunway.validation.policy import Policy
     from airunway.view.explanation import CandidateRow, ExplanationView
 
 INSTALLED = "installed"
@@ -100,7 +96,12 @@ def explain(
         )
     from airunway.cli.explained import cache_lines, config_lines, template_lines
     from airunway.selection.facts import provider_facts
-    from airunway.tools.explained import cache_explanation, config_explanation, template_explanation
+    from airunway.tools.explained import (
+        cache_explanation,
+        config_explanation,
+        selection_explanation,
+        template_explanation,
+    )
     from airunway.view.explanation import explanation_view
 
     access = Access(kubeconfig, context)
@@ -124,7 +125,7 @@ def explain(
         if file is not None and not providers:
             hint = "; --providers installed compares with those that are installed here"
         fail(f"unknown provider {why_not!r} (providers: {known}){hint}")
-    explanations = [_explanation(each, facts, now=now, policy=rules, labels=labels) for each in found]
+    explanations = [selection_explanation(each, facts, now=now, policy=rules, labels=labels) for each in found]
     followed = [
         {
             **template_explanation(each),
@@ -152,35 +153,6 @@ def explain(
     click.echo("\n\n".join(blocks))
     for each in found if target else ():
         click.echo("\n".join(["", *map(printable, _state(each.deployment))]))
-
-
-def _explanation(
-    found: Expanded,
-    facts: Sequence[ProviderFacts],
-    *,
-    now: datetime,
-    policy: Policy | None,
-    labels: Mapping[str, Mapping[str, str]],
-) -> Explanation:
-    """The selection of a deployment, with the warnings of the provider that it gets; `labels` are by namespace."""
-    from airunway.selection import explanation as selection
-    from airunway.tools.assignment import asking_plugins, warnings_of
-
-    if found.problem:
-        return selection.undecided(found.own, message=found.reason)
-    explanation = selection.explain(
-        found.deployment,
-        facts,
-        now=now,
-        policy=policy,
-        namespace_labels=labels.get(key_of(found.own).namespace),
-        asked=asking_plugins(found.deployment, now=now),
-    )
-    engine = explanation.engine.engine if explanation.engine is not None else None
-    if not explanation.provider or not engine or explanation.violations:
-        return explanation
-    warnings = warnings_of(found.deployment, explanation.provider, engine, now=now)
-    return replace(explanation, warnings=warnings)
 
 
 # ------------------------------------------------------------------------------------------------------ what is read

@@ -11,13 +11,14 @@ import click
 from airunway.api.names import DEVICE_CLASS_PREFIX
 from airunway.cli import completers, inputs
 from airunway.cli.cluster import Access, fail, on_cluster
-from airunway.cli.manifests import ManifestError, manifests_in, objects_in, provider_configs_in
+from airunway.cli.manifests import manifests_in, objects_in, provider_configs_in
 from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, providers_option
 from airunway.cli.parameters import PATH, Command, IntRange, argument, option
 from airunway.cli.printing import as_document, object_name, terminal_width
 from airunway.redaction import printable
 from airunway.resource import key_of
 from airunway.table import format_table
+from airunway.tools.manifests import ManifestError
 
 if TYPE_CHECKING:
     from airunway.resource import Resource

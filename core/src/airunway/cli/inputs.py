@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from airunway.cli import cluster
 from airunway.cli.cluster import fail, remark
-from airunway.cli.manifests import ManifestError
 from airunway.resource import Resource, key_of
+from airunway.tools.manifests import ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -198,7 +198,7 @@ def _objects(text: str) -> list[Resource]:
     """The objects of manifests. Raises ManifestError."""
     from io import StringIO
 
-    from airunway.cli.manifests import read_manifests
+    from airunway.tools.manifests import read_manifests
 
     return list(read_manifests(StringIO(text)))
 

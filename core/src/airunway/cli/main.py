@@ -61,7 +61,10 @@ _DEVELOPMENT_OF_PROVIDERS = {
 `airunway-testing` has them.
 """
 
-_ADDONS = {"catalogue": "Run the catalogue."}
+_ADDONS = {
+    "catalogue": "Run the catalogue.",
+    "ui": "Open the page: what runs and why not, ask, deploy, edit.",
+}
 """Commands of add-ons, with their help; the distribution `airunway-NAME` has each."""
 
 _COLLECTED_AFTER = 10_000

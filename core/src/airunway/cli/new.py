@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from airunway.cli import completers, inputs
-from airunway.cli.cluster import Access, fail
+from airunway.cli.cluster import Access, about_deployment, fail, remark
 from airunway.cli.fit import GpuOptions, fitted
 from airunway.cli.options import cluster_options, namespace_option
 from airunway.cli.parameters import PATH, Command, IntRange, argument, option
+from airunway.cli.printing import as_document
 from airunway.redaction import printable
 from airunway.references import NO_MODEL, is_model
 
 if TYPE_CHECKING:
+    from airunway.kube import Client
+    from airunway.resource import Resource
     from airunway.sizing.estimate import Estimate
     from airunway.tools.fit import Sized
 
@@ -30,10 +34,16 @@ _GATED = ("llama", "gemma")
 
 @click.command(cls=Command)
 @argument(
-    "model", metavar="MODEL", shell_complete=completers.models, help="A model id: owner/name, or an absolute path."
+    "model",
+    default="",
+    metavar="MODEL",
+    shell_complete=completers.models,
+    help="A model id: owner/name, or an absolute path. With --beside: another model.",
 )
-@option("--name", help="Name of the deployment. Default: made from the model's.")
-@namespace_option("Namespace (default: none is written).")
+@option("--name", help="Name of the deployment. Default: made from the model's, or from that of --beside.")
+@option("--beside", metavar="md/NAME", help="A second version of this deployment, in its group, with weight 0.")
+@option("--image", help="Container image of the model server. Default: the provider's image.")
+@namespace_option("Namespace (default: none is written; with --beside the context's).")
 @option("--engine", help="Engine. Default: left to the selection.")
 @option("--provider", shell_complete=completers.providers, help="Provider. Default: left to the selection.")
 @option("--context-length", type=IntRange(min=1), help="Longest context in tokens. Default: the longest that fits.")
@@ -50,6 +60,8 @@ def new(
     model: str,
     *,
     name: str,
+    beside: str,
+    image: str,
     namespace: str,
     engine: str,
     provider: str,
@@ -71,14 +83,27 @@ def new(
     asked.
 
     airunway new Qwen/Qwen3-32B --gpu h100-80gb | kubectl apply -f -
+
+    airunway new --beside md/chat-v1 --provider kaito
+
+    With --beside, the spec of a deployment of the cluster is copied with what MODEL, --provider, --engine and --image
+    change: to shift requests from one version to the next without an outage (docs/side-by-side.md).
     """
+    if name and not _NAME.fullmatch(name):
+        fail(f"--name: {name!r} is no name of a deployment: use letters, digits and '-', at most 63")
+    if beside:
+        _refuse_sizes()
+        if model and not is_model(model):
+            fail(f"{model}: {NO_MODEL}")
+        changes = {"name": name, "model": model, "provider": provider, "engine": engine, "image": image}
+        _print_beside(beside, changes, namespace=namespace, access=Access(kubeconfig, context))
+        return
+    if not model:
+        raise click.BadParameter("name a MODEL, or a deployment with --beside")
     if nodes is not None and gpu:
         raise click.BadParameter("use --nodes or --gpu, not both")
     if not is_model(model):
         fail(f"{model}: {NO_MODEL}")
-    chosen_name = name or _name_of(model)
-    if not _NAME.fullmatch(chosen_name):
-        fail(f"--name: {chosen_name!r} is no name of a deployment: use letters, digits and '-', at most 63")
     choice = _Choice(gpus=gpus or 0, resource=gpu_type, context=context_length, why="as the option says")
     if gpus is None:
         options = GpuOptions(Access(kubeconfig, context), namespace, nodes, gpu, model_config, fetch)
@@ -87,7 +112,8 @@ def new(
     lines = _manifest(
         model,
         choice,
-        name=chosen_name,
+        name=name or _name_of(model),
+        image=image,
         namespace=namespace,
         engine=engine,
         provider=provider,
@@ -96,6 +122,39 @@ def new(
         licence=licence,
     )
     click.echo("\n".join(lines))
+
+
+_COPIED = ("context_length", "gpus", "gpu_type", "replicas", "token_secret", "nodes", "gpu", "model_config", "fetch")
+"""Options of what is copied with ``--beside``."""
+
+
+def _refuse_sizes() -> None:
+    context = click.get_current_context()
+    given = (each for each in _COPIED if context.get_parameter_source(each) is ParameterSource.COMMANDLINE)
+    if (first := next(given, None)) is not None:
+        name = f"--{first.replace('_', '-')}"
+        raise click.BadParameter(f"{name} and --beside exclude each other: edit the manifest that is printed")
+
+
+def _print_beside(target: str, changed: dict[str, str], *, namespace: str, access: Access) -> None:
+    """Print the manifest of a second version, and on standard error what else is to be done."""
+    from airunway.kinds import MODEL_DEPLOYMENT
+    from airunway.resource import ObjectKey
+    from airunway.tools.beside import Changes, beside, next_name
+
+    async def read(client: Client, key: ObjectKey) -> tuple[Resource, str]:
+        live, chosen = await client.get(MODEL_DEPLOYMENT, key), changed["name"] or next_name(key.name)
+        while await client.find(MODEL_DEPLOYMENT, ObjectKey(key.namespace, chosen)) is not None:
+            if changed["name"]:
+                fail(f"--name: ModelDeployment {key.namespace}/{chosen} exists already")
+            chosen = next_name(chosen)
+        return live, chosen
+
+    live, chosen = about_deployment([target], read, namespace=namespace, access=access)
+    found = beside(live, Changes(**{**changed, "name": chosen}))
+    for text in found.remarks:
+        remark(f"airunway: {text}")
+    click.echo(as_document([found.manifest], "yaml"), nl=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +242,7 @@ def _manifest(
     replicas: int,
     token_secret: str,
     licence: str,
+    image: str,
 ) -> Iterator[str]:
     """The lines of the manifest. Texts are written as JSON, which YAML reads as they are."""
 
@@ -216,6 +276,8 @@ def _manifest(
         if choice.context_why:
             yield f"    {comment(choice.context_why)}"
         yield f"    contextLength: {choice.context}"
+    if image:
+        yield f"  image: {text(image)}"
     yield "  scaling:"
     yield f"    replicas: {replicas}"
     if choice.gpus:

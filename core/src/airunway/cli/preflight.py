@@ -10,13 +10,14 @@ import click
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster, remark
-from airunway.cli.manifests import ManifestError, manifests_in, objects_in
+from airunway.cli.manifests import manifests_in, objects_in
 from airunway.cli.options import cluster_options, file_option, namespace_option, output_option, parse_settings
 from airunway.cli.parameters import PATH, Command, option
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
 from airunway.resource import Resource, key_of
 from airunway.table import format_table
+from airunway.tools.manifests import ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -160,7 +160,7 @@ def _rendered(
     if context.cache is not None:
         _say(f"{key}: weights come from claim {context.cache.claim}-…, which the model cache part makes")
     if found.config is not None:
-        assigned["status"]["effectiveRuntimeConfig"] = found.config.status_for_provider()
+        assigned["status"]["effectiveRuntimeConfig"] = found.config.status_for_provider(assigned)
     assigned["status"]["revision"] = _revision(given, assigned, host, context, found, now=now)
     judged = translate(host, assigned, typed, context)
     for finding in judged.warnings:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from airunway.cli import inputs
-from airunway.cli.manifests import ManifestError, opened, read_manifests
+from airunway.cli.manifests import opened
 from airunway.cli.options import namespace_option
 from airunway.cli.parameters import PATH, Command, argument, option
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of, labels_of
+from airunway.tools.manifests import ManifestError, read_manifests
 
 if TYPE_CHECKING:
     from airunway.validation.policy import Policy

@@ -114,6 +114,7 @@ def _whole(lower: Any, upper: Any) -> Any:
 MERGE_RULES: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
     ("env",): _entries_by_name,
     ("routing", "gatewayRef"): _whole,
+    ("autoscaling", "prometheus"): _whole,
 }
 """Fields with a rule of their own, which gets the values below and above. Any other field is merged by key where it
 is an object, and replaced where it is not (so `routing.annotations` by key, `labelPropagation.match` as a whole)."""

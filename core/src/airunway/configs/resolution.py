@@ -35,6 +35,7 @@ from airunway.resource import (
     is_integer,
     kept,
     list_at,
+    mapping_at,
     text_at,
 )
 
@@ -93,6 +94,8 @@ class Routing:
     """A duration in canonical form; empty: the gateway's."""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Of the route."""
+    splits_pools: bool = False
+    """A rule for several deployments of a group leads to their InferencePools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +207,7 @@ class EffectiveConfig:
             annotations={key: value for key, value in annotations.items() if isinstance(value, str)}
             if isinstance(annotations, dict)
             else {},
+            splits_pools=dig(found, "split") == "Pool",
         )
 
     @cached_property
@@ -220,6 +224,15 @@ class EffectiveConfig:
         """When a state becomes a fault."""
 
         return status_policy_of(self.spec.get("statusPolicy"))
+
+    @property
+    def prometheus(self) -> Resource:
+        """The Prometheus for autoscalers, as the config has it; empty if it names none that can be."""
+        found = mapping_at(self.spec, "autoscaling", "prometheus")
+        address = text_at(found, "serverAddress")
+        if not address.startswith(("http://", "https://")):
+            return {}
+        return filled(serverAddress=address, authentication=kept(found.get("authentication"), "kind", "name"))
 
     @property
     def rollout(self) -> Rollout:
@@ -268,12 +281,17 @@ class EffectiveConfig:
             reference = {"namespaceRef": {"kind": "RuntimeConfig", "namespace": self.namespace, "name": self.name}}
         return {**reference, "scope": self.scope.value, "hash": self.hash}
 
-    def status_for_provider(self) -> Resource:
-        """Returns ``status.effectiveRuntimeConfig`` of a deployment, with what a provider needs of the config live."""
+    def status_for_provider(self, deployment: Resource) -> Resource:
+        """Returns ``status.effectiveRuntimeConfig``, with what the deployment's provider needs of the config live."""
         policy = kept(self.spec.get("statusPolicy"), "dependencyGracePeriod", "capacityBlockedAfter")
         return {
             **self.status(),
-            **filled(labelPatterns=list(self.label_patterns), statusPolicy=policy, routing=self.routing.enabled),
+            **filled(
+                labelPatterns=list(self.label_patterns),
+                statusPolicy=policy,
+                routing=self.routing.enabled,
+                prometheus=self.prometheus if is_autoscaled(deployment) else {},
+            ),
         }
 
 
@@ -300,6 +318,11 @@ def status_policy_of(found: object) -> StatusPolicy:
         grace=time("dependencyGracePeriod", DEPENDENCY_GRACE_PERIOD),
         patience=time("capacityBlockedAfter", CAPACITY_BLOCKED_AFTER),
     )
+
+
+def is_autoscaled(deployment: Resource) -> bool:
+    """Returns whether the number of replicas follows the load. Total for any JSON."""
+    return dig(deployment, "spec", "scaling", "autoscaling") is not None
 
 
 def config_name(obj: Resource) -> str:

@@ -15,17 +15,12 @@ from airunway.artifacts.deployments import wants_cache
 from airunway.configs.resolution import (
     CONFIG_READY,
     DEFAULT,
-    MAX_POD_SETTINGS,
-    NOT_ALLOWED,
     EffectiveConfig,
     Resolution,
     Rollout,
-    RoutingRequest,
-    Scope,
-    is_published,
-    routing_request,
 )
-from airunway.process.config_policy import not_allowed
+from airunway.controller.config_part import follow_config
+from airunway.controller.core_pass import CorePass, owns_message
 from airunway.resource import (
     Resource,
     condition_of,
@@ -34,10 +29,6 @@ from airunway.resource import (
     finalizers_of,
     format_time,
     is_true,
-    kept,
-    key_of,
-    list_at,
-    managed_by,
     text_at,
 )
 from airunway.revisions.revision import CACHE, PROVIDER, SETTINGS, TEMPLATE, Standing, next_revision, revision_in
@@ -54,6 +45,7 @@ from airunway.selection.provider import (
     not_registered,
     recorded,
 )
+from airunway.status.beside import with_beside
 from airunway.status.conditions import SERVED, Condition, conditions_in, is_paused, written_on
 from airunway.status.events import Event
 from airunway.status.rollup import OVERALL, Fault, overall_conditions, parent_conditions, roll_up
@@ -134,7 +126,7 @@ def decide(
     computed).
     """
     work = _Pass(deployment, providers=providers, selector=selector, grants=grants, now=now)
-    work.follow_config(resolution, parts=parts)
+    follow_config(work, resolution, parts=parts)
     if is_paused(deployment):
         return work.paused()
     template = template or TemplatePart(deployment=deployment, status={})
@@ -151,120 +143,8 @@ def decide(
     return work.decision(fault)
 
 
-_USING_DEFAULTS = "UsingDefaults"
-"""Reason of RuntimeConfigReady where the deployment follows no config."""
-
-
-class _Pass:
-    """The status, conditions and events of one pass, as far as they are decided."""
-
-    def __init__(
-        self,
-        deployment: Resource,
-        *,
-        providers: Sequence[ProviderFacts],
-        selector: bool,
-        grants: Grants | None,
-        now: datetime,
-    ) -> None:
-        self.deployment, self.providers, self.selector = deployment, providers, selector
-        self.by_name = {provider.name: provider for provider in providers}
-        self.grants, self.now = grants or Grants(), now
-        self.knows_policy = grants is not None
-        self.live: Resource = deployment.get("status") or {}
-        self.status: Resource = {}
-        self.own: list[Condition] = []
-        """The core's conditions, but for the parents and those of the phase."""
-        self.events: list[Event] = []
-        self.config_fault: Fault | None = None
-        """Set if no provider may work on the deployment because of its config."""
-
-    def add_condition(self, type_: str, status: bool, reason: str, message: str) -> None:
-        """Add a condition of the core."""
-        self.own.append(Condition(type=type_, status=status, reason=reason, message=message))
-
-    def copy_fields(self, *fields: str) -> None:
-        """Copy what the core wrote earlier; of ``provider`` only the core's two fields."""
-        for field in fields:
-            value = self.live.get(field)
-            if field == "provider" and isinstance(value, dict):
-                value = {key: value[key] for key in ("name", "selectedReason") if key in value}
-            if value and isinstance(value, dict):
-                self.status[field] = dict(value)
-
-    @property
-    def chose(self) -> bool:
-        """Whether the provider in the status is of the core's own choice, and not of a custom selector's."""
-        return self.selector or _chose(self.deployment)
-
-    def copy_provider(self) -> None:
-        """Keep the provider; one that a custom selector wrote is left to the selector."""
-        if self.chose:
-            self.copy_fields("provider")
-
-    # -------------------------------------------------------------------------------------------------- runtime config
-
-    def follow_config(self, resolution: Resolution, *, parts: Sequence[str]) -> None:
-        """Add ``effectiveRuntimeConfig``, the ``parts`` that are asked for, and ``RuntimeConfigReady``."""
-        deployment, config = self.deployment, resolution.config
-        asked = {names.GATEWAY_PART} if routing_request(deployment, config) is RoutingRequest.REQUIRED else set()
-        if wants_cache(deployment) or _has_sized_volume(deployment):
-            asked.add(names.MODEL_CACHE_PART)
-        self.status |= filled(parts=[part for part in parts if part in asked])
-        if config is not None:
-            self.status["effectiveRuntimeConfig"] = config.status_for_provider()
-        if resolution.missing:
-            self.copy_fields("effectiveRuntimeConfig")  # labels on objects, too, stay as they are
-            text = (
-                f"spec.runtimeConfigName: there is neither a RuntimeConfig '{resolution.name}' in namespace "
-                f"'{key_of(deployment).namespace}' nor a ClusterRuntimeConfig '{resolution.name}': create one of them, "
-                "or name another"
-            )
-            self._refuse_config("ConfigNotFound", text)
-        elif config is None:
-            text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
-            before = condition_of(deployment, CONFIG_READY) or {}
-            if (before.get("status"), before.get("reason")) != ("True", _USING_DEFAULTS):
-                self.events.append(Event(reason="DefaultRuntimeConfigNotFound", note=text))
-            self.add_condition(CONFIG_READY, True, _USING_DEFAULTS, text)
-        elif refusal := self._refusal_of(config):
-            self._refuse_config(NOT_ALLOWED, refusal)
-        elif config.too_large and not is_true(deployment, SERVED):
-            self._refuse_config("InvalidSpec", _too_large(config))
-        else:
-            text = f"Uses {_named(config)}"
-            if config.too_large:
-                text = f"Keeps the settings that its pods have: {_too_large(config)}"
-            self.add_condition(CONFIG_READY, True, "ConfigFound", text)
-            self._announce_change(config)
-
-    def _refusal_of(self, config: EffectiveConfig) -> str:
-        """Why the policy does not allow a config; empty if it does."""
-        if self.knows_policy:
-            return not_allowed(self.deployment, config, self.grants)
-        before = condition_of(self.deployment, CONFIG_READY) or {}
-        stays = before.get("reason") == NOT_ALLOWED and is_published(self.deployment, config)
-        return str(before.get("message")) if stays else ""
-
-    def _refuse_config(self, reason: str, message: str) -> None:
-        self.add_condition(CONFIG_READY, False, reason, message)
-        self.config_fault = Fault(component=CONFIG_READY, reason=reason, message=message, pending=True)
-
-    def _announce_change(self, config: EffectiveConfig) -> None:
-        """The event that the deployment follows other settings than before; none for the first that it follows."""
-        before = dig(self.live, "effectiveRuntimeConfig", default={})
-        had_none = (condition_of(self.deployment, CONFIG_READY) or {}).get("reason") == _USING_DEFAULTS
-        if before.get("hash") == config.hash or not (before.get("hash") or had_none):
-            return
-        where = ("scope", "namespaceRef", "clusterRef")
-        what = "changed" if kept(before, *where) == kept(config.status(), *where) else "is used now"
-        if not is_true(self.deployment, SERVED):
-            then = "the deployment takes its pod settings"
-        elif config.rollout is Rollout.IMMEDIATELY:
-            then = "the deployment takes its pod settings in its turn (rollout: Immediately)"
-        else:
-            then = "what serves keeps its pod settings until the deployment's own spec changes (rollout: OnNextChange)"
-        self.events.append(Event(reason="RuntimeConfigChanged", note=f"{_named(config)} {what}: {then}"))
+class _Pass(CorePass):
+    """What is decided of revision, selection and phase."""
 
     # -------------------------------------------------------------------------------------------------------- revision
 
@@ -405,7 +285,7 @@ class _Pass:
         next_ = self.by_name.get(named)
         if named == before:
             return None
-        stays = f"what provider '{before}' runs stays as it is until then"
+        stays = with_beside(f"what provider '{before}' runs stays as it is until then", self.deployment)
         if next_ is None:
             return "ProviderNotFound", f"{not_registered(named, self.providers)}; {stays}"
         if not next_.installed:
@@ -503,7 +383,10 @@ class _Pass:
 
     def _explicit(self, provider: str, before: str | None) -> None:
         """Select the provider that the spec names."""
-        self.add_condition("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
+        text, holders = "Provider explicitly specified in spec", _holders(self.deployment)
+        if others := [each for each in holders if each != provider]:
+            text = with_beside(f"{text}; provider '{others[0]}' removes what it made first", self.deployment)
+        self.add_condition("ProviderSelected", True, "ExplicitSelection", text)
         self._select(provider, EXPLICIT, before)
 
     def _not_registered(self, provider: str) -> Fault:
@@ -574,7 +457,7 @@ class _Pass:
         self.copy_fields("engine", "selection", "effectiveTemplate", "revision")
         self.copy_provider()
         kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY}
-        if not self.selector and not _owns_message(self.deployment):
+        if not self.selector and not owns_message(self.deployment):
             kept_types -= {"ProviderSelected"}  # a custom selector's
         text = f"Reconciliation is paused by the annotation {names.PAUSED}; remove the annotation to continue"
         self.add_condition("Paused", True, "Paused", text)
@@ -604,29 +487,15 @@ def rolled_out_by(config: EffectiveConfig | None) -> tuple[str, ...]:
     return (CACHE, *settings, *((PROVIDER,) if config.rolls_out_providers else ()))
 
 
+def _holders(deployment: Resource) -> list[str]:
+    """The providers whose finalizers a deployment has."""
+    return [name for each in finalizers_of(deployment) if (name := names.provider_of_finalizer(each))]
+
+
 def _held_by(deployment: Resource) -> str | None:
     """The provider whose finalizer a deployment has, where its status has been lost: its objects may serve."""
-    holders = [name for each in finalizers_of(deployment) if (name := names.provider_of_finalizer(each))]
+    holders = _holders(deployment)
     return holders[0] if len(holders) == 1 and not condition_of(deployment, "Validated") else None
-
-
-def _has_sized_volume(deployment: Resource) -> bool:
-    volumes = list_at(deployment, "spec", "model", "storage", "volumes")
-    return any(dig(volume, "size") not in (None, "") for volume in volumes)
-
-
-def _named(config: EffectiveConfig) -> str:
-    if config.scope is Scope.CLUSTER:
-        return f"ClusterRuntimeConfig '{config.name}'"
-    own = f"RuntimeConfig '{config.name}' of namespace '{config.namespace}'"
-    return f"{own} over ClusterRuntimeConfig '{config.name}'" if config.scope is Scope.MERGED else own
-
-
-def _too_large(config: EffectiveConfig) -> str:
-    return (
-        f"env, imagePullSecrets and token of {_named(config)} have more than {MAX_POD_SETTINGS // 1024} KiB of JSON: "
-        "put large values into a ConfigMap and name it with valueFrom"
-    )
 
 
 def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource:
@@ -635,22 +504,3 @@ def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource
         return condition
     same = all(before.get(field) == condition[field] for field in ("status", "reason", "message"))
     return before if same else condition
-
-
-def _chose(deployment: Resource) -> bool:
-    """Whether the core itself wrote ``status.provider.name``, and no custom selector has confirmed it since, with words
-    of its own.
-    """
-    confirmed = condition_of(deployment, "ProviderSelected") is not None and not _owns_message(deployment)
-    return not confirmed and _owns(deployment, "f:provider", "f:name")
-
-
-def _owns_message(deployment: Resource) -> bool:
-    """Whether the message of ``ProviderSelected`` is the core's."""
-    return _owns(deployment, "f:conditions", 'k:{"type":"ProviderSelected"}', "f:message")
-
-
-def _owns(deployment: Resource, *path: str) -> bool:
-    """Whether the core has applied a field of the status."""
-    ours = managed_by(deployment, names.CORE_MANAGER)
-    return any(dig(entry, "fieldsV1", "f:status", *path) is not None for entry in ours)

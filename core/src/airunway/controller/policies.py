@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from airunway.kube import NAMESPACE, AnyReflector, Client, Reflector, UnionReflector
+from airunway.process.base_controller import not_synced
 from airunway.resource import ObjectKey, Resource, labels_of
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy, PolicyError, parse_policy
 
@@ -76,6 +77,14 @@ class Policies:
         else:
             self.reflector = Reflector(client, NAMESPACE, project=_labels_only)
         self.reflector.add_handler(self._on_namespace)
+
+    def unready(self) -> str | None:
+        """Why the labels of namespaces are not known yet, or None."""
+        return not_synced([self.reflector])
+
+    async def read(self) -> None:
+        """Wait until all namespaces have been read."""
+        await self.reflector.synced.wait()
 
     @property
     def policy(self) -> Policy:

@@ -11,16 +11,17 @@ from typing import TypeAlias
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.configs.resolution import Resolution
 from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, provider_owns_phase, rolled_out_by
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
+from airunway.controller.waves import Rollouts
 from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter, remove_finalizers
 from airunway.process.deployment_cache import to_validate, with_all_finalizers
 from airunway.process.logs import log_phase
 from airunway.process.memories import Memories
+from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -78,8 +79,8 @@ class _Memory:
 class CoreReconciler:
     """The core's reconcile. It knows no provider by name, and writes nothing upstream.
 
-    `resolve` returns the runtime config that a deployment follows, and `granted` the parts of its revision that it may
-    take although it serves; `parts` are the parts of the core that are on; `templates` finds model templates.
+    `configs` are the runtime configs (None: there are none), `rollouts` knows what a deployment may take although it
+    serves; `parts` are the parts of the core that are on; `templates` finds model templates.
     """
 
     def __init__(
@@ -87,20 +88,20 @@ class CoreReconciler:
         *,
         client: Client,
         deployments: MutationCache,
-        providers: Callable[[], Mapping[str, ProviderFacts]],
+        providers: Mapping[str, ProviderFacts],
         events: EventRecorder,
         selector: bool,
         clock: Callable[[], datetime],
         policies: Policies | None = None,
         guarded: GuardParameters | None = None,
-        resolve: Callable[[Resource], Resolution] = lambda _: NO_CONFIG,
-        granted: Callable[[Resource, Collection[str]], Collection[str]] = lambda _deployment, _parts: (),
+        configs: RuntimeConfigs | None = None,
+        rollouts: Rollouts | None = None,
         parts: Sequence[str] = (),
         templates: TemplateSource = NO_TEMPLATES,
     ) -> None:
-        self._resolve = resolve
+        self._configs = configs
         self._templates = templates
-        self._granted = granted
+        self._rollouts = rollouts or Rollouts()
         self._parts = tuple(parts)
         self._deployments = deployments
         self._status = StatusWriter(
@@ -131,14 +132,15 @@ class CoreReconciler:
         policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
-        resolution = self._resolve(deployment)
-        granted, taken = self._granted(deployment, rolled_out_by(resolution.config)), self._taken_of(deployment)
+        resolution = self._configs.resolve(deployment) if self._configs is not None else NO_CONFIG
+        granted = self._rollouts.granted(deployment, rolled_out_by(resolution.config))
+        taken = self._taken_of(deployment)
         template, violations = self._judge(deployment, policy, labels, granted=granted, taken=taken)
         deployment = template.deployment
         decision = decide(
             deployment,
             violations=violations,
-            providers=list(self._providers().values()),
+            providers=list(self._providers.values()),
             selector=self._selector,
             grants=policy.grants(labels),
             now=self._clock(),
@@ -163,7 +165,7 @@ class CoreReconciler:
         if self._guarded is None:
             return
         # An external selector chooses after this pass.
-        chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers())
+        chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers)
         providers = {*providers_of(deployment), *filter(None, chosen)}
         await self._guarded.include(deployment, providers=providers, valid=valid)
 
@@ -337,7 +339,7 @@ class OrphanFinalizer:
         self,
         *,
         client: Client,
-        providers: Callable[[], Mapping[str, ProviderFacts]],
+        providers: Mapping[str, ProviderFacts],
         events: EventRecorder,
         clock: Callable[[], datetime],
     ) -> None:
@@ -355,7 +357,7 @@ class OrphanFinalizer:
         """One pass over a deleted deployment; returns the seconds until the next pass. Raises KubeError."""
         deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
         since = self._deletions.since(key_of(deployment), deleted)
-        now, providers = self._clock(), self._providers()
+        now, providers = self._clock(), self._providers
         finalizers, again = orphaned_finalizers(deployment, providers, since=since, now=now)
         if not finalizers:
             return again
@@ -370,7 +372,7 @@ class OrphanFinalizer:
     def _emit_timeout(self, deployment: Resource, provider: str) -> None:
         kind, name = (dig(deployment, "status", "provider", field) for field in ("resourceKind", "resourceName"))
         what = f"{kind} {key_of(deployment).namespace}/{name}" if kind and name else "the upstream resource"
-        facts = self._providers().get(provider)
+        facts = self._providers.get(provider)
         since = "is not registered" if facts is None else "has sent no heartbeat for too long"
         log.warning(
             "%s: finalizer of provider '%s' removed because the provider %s; upstream objects may be orphaned",

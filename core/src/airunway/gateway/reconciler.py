@@ -252,15 +252,24 @@ class RouteReconciler:
             if route is not None and claim not in self._placed(route, claim):
                 verdict = Verdict(ready=False, reason="WaitingForGateway", message="the shared rule is being written")
             live = self._deployments.get(holder.key)
+            is_path, pools = claim.kind is ClaimKind.PATH, live is not None and self._splits_pools(live)
+            members_of = [members[mate] for mate in sharing if mate in members]
             rules[claim.kind] = SharedRule(
                 value=claim.value,
                 holder=holder,
-                shares=shares([members[mate] for mate in sharing if mate in members], holder),
+                shares=shares(members_of, holder, pools=pools, path=is_path),
+                pools=pools,
+                is_path=is_path,
                 route=verdict,
                 held_still=live is not None and (is_paused(live) or is_dry_run(live)),
             )
         ordered = {kind: rules[kind] for kind in ClaimKind if kind in rules}
         return Group(me=me, rules=ordered, elsewhere=elsewhere) if ordered or elsewhere else None
+
+    def _splits_pools(self, deployment: Resource) -> bool:
+        """Whether a rule of its route leads to several pools, by its config."""
+        config = self._configs.resolve(deployment).config
+        return config is not None and config.routing.splits_pools
 
     @staticmethod
     def _placed(route: Resource, claim: Claim) -> set[Claim]:
@@ -298,7 +307,8 @@ class RouteReconciler:
         verdict = verdict_of(route, gateways=facts.gateways) if route is not None else None
         paused = is_paused(facts.deployment) or is_dry_run(facts.deployment)
         rules = frozenset(claims_in(route)) if route is not None else None
-        seen = (self._member(me, facts, intent, me), intent.choice.target, verdict, paused, rules)
+        pools = self._splits_pools(facts.deployment)
+        seen = (self._member(me, facts, intent, me), intent.choice.target, verdict, paused, rules, pools)
         if seen != memory.seen_by_group:
             memory.seen_by_group = seen
             self._wake_all(mate.key for mate in self._claims.group(me) if mate.key != me.key)

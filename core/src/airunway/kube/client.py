@@ -381,10 +381,17 @@ class Client:
         return await self._json(Request("patch", "PATCH", path, resource, params, list(operations), _JSON_PATCH))
 
     async def replace(
-        self, kind: Kind, obj: Resource, *, subresource: str = "", manager: str = "", dry_run: bool = False
+        self,
+        kind: Kind,
+        obj: Resource,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+        field_validation: str = "",
     ) -> Resource:
         """Full update with optimistic locking. Raises Conflict if `metadata.resourceVersion` is not the current one."""
-        params = _write_params(manager=manager, dry_run=dry_run)
+        params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         path, resource = _address(kind, key_of(obj), subresource)
         return await self._json(Request("update", "PUT", path, resource, params, obj))
 

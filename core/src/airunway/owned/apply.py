@@ -17,6 +17,7 @@ from airunway.owned.objects import Identity, Mark, identity_in, named
 from airunway.owned.plan import Action, Plan, Step, conflict_text, plan_of, recreation_text
 from airunway.owned.writer import NameTaken, Refused, Writer
 from airunway.resource import Resource, annotations_of, is_deleting
+from airunway.status.beside import with_beside
 
 # ---------------------------------------------------------------------------------------------- what a writer remembers
 
@@ -156,6 +157,7 @@ async def write(
                 await _announce_drift(writer, wanted, owner=owner, events=events)
             if step.outages:
                 note = f"{named(wanted)} is changed in place: {'; '.join(step.outages)}"
+                note = with_beside(note, owner)
                 events.emit(owner, reason="ServiceInterrupted", note=note, warning=True, action="Update", related=found)
             try:
                 answer = await writer.apply(wanted, found, looked_up=looked_up)

@@ -78,8 +78,13 @@ class EngineCapability:
     model_cache: bool = False
     cache_helpers: int = 0
     """Pods that mount the model cache besides one for each replica (Ray's head, Dynamo's Frontend)."""
+    image_volumes: bool = False
+    """Weights may come from an OCI image: ``context.cache`` then has an `ModelCache.image`."""
     path_routing: bool = False
     scale_to_zero: bool = False
+    autoscaling: Literal["Scale", "Own"] = "Scale"
+    """Who follows ``scaling.autoscaling``: KEDA, which changes ``scaling.replicas`` (Scale; nothing to translate), or
+    the upstream, for which the plugin translates the field (Own)."""
     multi_node: bool = False
     gateway: Mapping[str, Any] | None = None
 
@@ -321,10 +326,12 @@ class RuntimeSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCache:
-    """Model weights that are already in the cluster."""
+    """Model weights that are mounted into the pods: from a claim, or from an OCI image that the nodes pull."""
 
-    claim: str
+    claim: str = ""
     """Name of the PersistentVolumeClaim."""
+    image: str = ""
+    """Reference of the image or artifact, which is mounted as an ``image`` volume instead of a claim."""
     sub_path: str = ""
     """Directory in the volume."""
     mount_path: str = "/model-cache"
@@ -338,6 +345,11 @@ class ModelCache:
     """The engine must not download from the model hub."""
     access_mode: str = ""
     """Access mode of the claim; empty: not known. ``ReadWriteOnce`` and ``ReadWriteOncePod`` allow one pod."""
+
+    @property
+    def asked_by(self) -> str:
+        """The field of the deployment that asks for it."""
+        return "spec.model.source" if self.image else "spec.model.cache.mode"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -506,6 +518,8 @@ class Pool:
 
     name: str
     port: int
+    holds_requests: bool | None = None
+    """Whether its endpoint picker holds requests while no replica runs; None: it never does."""
 
 
 @dataclass(frozen=True, kw_only=True)

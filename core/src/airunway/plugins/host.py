@@ -26,6 +26,7 @@ from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,
     Context,
+    EngineCapability,
     ModelCache,
     Observation,
     Observed,
@@ -41,6 +42,16 @@ from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
 from airunway.plugins.settings import read_settings, with_defaults
 from airunway.plugins.watchdog import Watchdog
 from airunway.resource import copy_of
+
+SCALED_OBJECT = UpstreamKind(
+    group="keda.sh",
+    kind="ScaledObject",
+    plural="scaledobjects",
+    versions=("v1alpha1",),
+    required=False,
+    replicas=("spec.minReplicaCount", "spec.maxReplicaCount"),
+)
+"""KEDA's autoscaler, which the runtime makes for the deployments of every provider (docs/autoscaling.md)."""
 
 SLOW_HOOK = 1.0
 """Seconds of processor time after which a hook call counts as a fault: it blocks the event loop of the process. Time
@@ -101,7 +112,12 @@ class ProviderHost:
 
     @cached_property
     def manifest(self) -> ProviderManifest:
-        return self._call("provider_manifest", ProviderManifest, self._hook.provider_manifest)
+        """The plugin's manifest, with the autoscaler that the runtime makes where an engine leaves scaling to it."""
+        found = self._call("provider_manifest", ProviderManifest, self._hook.provider_manifest)
+        scales = any(isinstance(each, EngineCapability) and each.autoscaling == "Scale" for each in found.engines)
+        if not (scales and found.upstream and all(isinstance(kind, UpstreamKind) for kind in found.upstream)):
+            return found  # `check` says what is wrong with it
+        return replace(found, upstream=(*found.upstream, SCALED_OBJECT))
 
     @cached_property
     def contract_version(self) -> str:
@@ -234,6 +250,10 @@ def _own_copy(context: Context[Any]) -> Context[Any]:
 # ------------------------------------------------------------------------------------------ a context without a cluster
 
 
+NEWEST_KUBERNETES = (1, 36)
+"""The version that a preview without a cluster assumes."""
+
+
 def assumed_context(
     host: ProviderHost,
     *,
@@ -275,6 +295,7 @@ def assumed_context(
         served=served,
         runtime=runtime or RuntimeSettings(),
         cache=cache,
+        kubernetes=NEWEST_KUBERNETES,
         settings=host.settings(settings or {}),
         now=now,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from airunway.api import names
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
+from airunway.plugins.host import SCALED_OBJECT
 from airunway.rbac.pod_rules import (
     KUEUE_ANNOTATIONS,
     POD_RULES,
@@ -86,6 +87,27 @@ _DEVICES = PolicyRule(
 )
 
 
+_SCALED_OBJECTS = (
+    PolicyRule(
+        expression="variables.o.spec.scaleTargetRef.?kind.orValue('') == 'ModelDeployment' && "
+        f"variables.o.spec.scaleTargetRef.?apiVersion.orValue('').startsWith('{names.GROUP}/') && "
+        "variables.owners.exists(n, n == variables.o.spec.scaleTargetRef.name)",
+        message="a provider's ScaledObjects scale the ModelDeployment that they belong to and nothing else",
+    ),
+    PolicyRule(
+        expression="variables.o.spec.triggers.all(t, t.type in ['prometheus', 'cpu', 'memory'] && "
+        "t.?authenticationRef.orValue({}).all(k, k in ['kind', 'name']))",
+        message="a provider's ScaledObjects ask a Prometheus or measure CPU and memory: no trigger reads what others "
+        "have, or with credentials of another namespace",
+    ),
+    PolicyRule(
+        expression="!variables.o.spec.?advanced.?scalingModifiers.?formula.hasValue()",
+        message="a provider's ScaledObjects have no formula: KEDA computes by the trigger alone",
+    ),
+)
+"""KEDA acts with rights of its own: it may scale anything, and asks any URL."""
+
+
 def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRule]]:
     accounts = ", ".join(map(name_after, manifest.accounts))
     granted = json.dumps(list(manifest.rbac_rules), sort_keys=True)  # CEL reads JSON
@@ -116,6 +138,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
             _own_pods(manifest),
         ],
         ("resource.k8s.io", "resourceclaimtemplates"): [_DEVICES],
+        (SCALED_OBJECT.group, SCALED_OBJECT.plural): [*_SCALED_OBJECTS],
     }
 
 

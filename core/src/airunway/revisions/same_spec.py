@@ -20,6 +20,9 @@ from airunway.revisions.revision import HASH_LENGTH
 _NOT_UPSTREAM = ("gateway", "runtimeConfigName")
 """Parts of a spec that no upstream object is made from."""
 
+AUTOSCALING = "autoscaling"
+"""Field of ``scaling`` from which an object of its own is made: it is edited while pods and other objects stay."""
+
 _PASSING = ("suspend", "scaling")
 """Parts whose change takes nothing newer; of ``scaling`` only the replica counts."""
 
@@ -29,7 +32,13 @@ CLAIM_FIELDS = ("size", "storageClassName", "accessMode")
 
 def upstream_spec(essence: Resource) -> Resource:
     """Returns the parts of a spec that upstream objects are made from."""
-    return _without_claims({key: value for key, value in essence.items() if key not in _NOT_UPSTREAM})
+    spec = _without_claims({key: value for key, value in essence.items() if key not in _NOT_UPSTREAM})
+    scaling = spec.get("scaling")
+    if not isinstance(scaling, dict) or AUTOSCALING not in scaling:
+        return spec
+    rest = {key: value for key, value in scaling.items() if key != AUTOSCALING}
+    others = {key: value for key, value in spec.items() if key != "scaling"}
+    return {**others, "scaling": rest} if rest else others
 
 
 def lasting_spec(essence: Resource) -> Resource:

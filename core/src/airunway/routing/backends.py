@@ -267,12 +267,13 @@ def pool_objects(
     pull_secrets: Sequence[str] = (),
     labels: Mapping[str, str] | None = None,
     destination_rule: str = "",
+    hold_for: str = "",
 ) -> list[Resource]:
     """Pool and picker of a deployment, in the order of their creation.
 
     `labels` are the propagated ones, on all objects and on the picker's pod; but none that the pool selects pods by,
     else the picker would be an endpoint of its own pool. `destination_rule` is the API version of
-    Istio's DestinationRule, empty where it is not served.
+    Istio's DestinationRule, empty where it is not served. For `hold_for` requests wait while no replica runs.
     """
     model = _model(name)
     propagated = {key: value for key, value in (labels or {}).items() if key not in backend.selector}
@@ -280,7 +281,7 @@ def pool_objects(
         model,
         pool=picker_sdk.pool_of(model, selector=backend.selector, port=backend.port),
         image=chosen.image,
-        config=chosen.config or picker_sdk.config_of(chosen.release),
+        config=chosen.config or picker_sdk.config_of(chosen.release, hold_for=hold_for),
         rules=(),
         requests=_REQUESTS,
         labels=propagated,

@@ -96,6 +96,8 @@ class _HeldClaim:
     order: _Order
     claim: Claim
     node: _Node
+    key: ObjectKey
+    """The deployment; made once, because it is compared often."""
     holds: bool = False
     holder: _HeldClaim | None = None
     """The first claim that it overlaps with and that holds; None for one that holds itself."""
@@ -107,7 +109,7 @@ class _HeldClaim:
     def overlaps(self, other: _HeldClaim) -> bool:
         """Whether the listeners of both overlap, and their claimants differ."""
         mine, theirs = self.claim.section, other.claim.section
-        return (not mine or not theirs or mine == theirs) and self.claimant.key != other.claimant.key
+        return (not mine or not theirs or mine == theirs) and self.key != other.key
 
     def shares(self, other: _HeldClaim) -> bool:
         """Whether both are the same claim of one group."""
@@ -297,7 +299,7 @@ class Claims:
             node = node.children.get(segment) if node is not None else None
         for entry in node.holding if node is not None else ():
             if not claim.section or entry.claim.section in ("", claim.section):
-                return entry.claimant.key
+                return entry.key
         return None
 
     # ------------------------------------------------------------------------------------------------------ the tree
@@ -310,7 +312,7 @@ class Claims:
             if child is None:
                 child = node.children[segment] = _Node(node, segment)
             node = child
-        return _HeldClaim(_order_of(claim, claimant, serving), claim, node)
+        return _HeldClaim(_order_of(claim, claimant, serving), claim, node, claimant.key)
 
     def _settle(
         self, waiting: list[tuple[_Order, int, _HeldClaim]], look_at: Callable[[Iterable[_HeldClaim]], None]
@@ -327,7 +329,7 @@ class Claims:
                 self._let_go(entry)
             self._decide(entry)
             if _answer(entry) != answer:
-                woken.add(entry.claimant.key)
+                woken.add(entry.key)
             if entry.holds != held:
                 look_at(_behind(entry))
         return woken
@@ -376,7 +378,7 @@ def _answer(entry: _HeldClaim) -> ClaimConflict | None:
     """What the deployment is told about its claim."""
     if entry.holder is None:
         return None
-    return ClaimConflict(entry.claim, entry.holder.claimant.key, entry.holder.claim.value)
+    return ClaimConflict(entry.claim, entry.holder.key, entry.holder.claim.value)
 
 
 def _segments(claim: Claim) -> list[str]:

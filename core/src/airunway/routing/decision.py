@@ -25,6 +25,7 @@ from airunway.routing.changes import changes_of
 from airunway.routing.claims import ClaimConflict, ClaimKind
 from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, parents_of, verdict_of
 from airunway.routing.groups import group_status, mismatch, told
+from airunway.routing.holding import holds_at_zero
 from airunway.routing.intent import (
     CONDITION,
     Facts,
@@ -39,6 +40,7 @@ from airunway.routing.intent import (
 from airunway.routing.parts import (
     announced_in,
     backend_in,
+    holding_in,
     is_foreign_pool,
     kept_pool,
     labels_in,
@@ -46,7 +48,7 @@ from airunway.routing.parts import (
     pool_and_picker,
     wants_pool,
 )
-from airunway.routing.remarks import FIELD_OF_CLAIM, as_served, asked_for, holding, lost_remarks
+from airunway.routing.remarks import FIELD_OF_CLAIM, apart, as_served, asked_for, holding, lost_remarks
 from airunway.routing.routes import RouteRules, annotations_for, request_timeout, route, rules_in
 from airunway.status.conditions import Condition, is_dry_run, is_paused
 from airunway.status.reasons import Category, category_of
@@ -370,7 +372,7 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
     # A refused pool is written again in each pass. Until it exists, the route leads to the Service.
     target_of_rules = backend.as_service if pool_is_missing and facts.pool_refused and backend.service else backend
     own = {kind for kind, value in zip(ClaimKind, (rules.path, rules.model_name), strict=True) if value} - set(shared)
-    timeout, timeout_remark = request_timeout(deployment, config)
+    timeout, timeout_remark = request_timeout(deployment, config, holds_at_zero=holds_at_zero(deployment))
     annotations, annotations_remark = annotations_for(deployment, config)
     wanted = route(
         facts.key.name,
@@ -438,7 +440,7 @@ def _hindrance(
             ready=False,
             reason="RouteConflict",
             message=f"another deployment on Gateway {lost[0].claim.gateway} was first: "
-            f"{', '.join(map(holding, lost))}; change {' and '.join(fields)}",
+            f"{', '.join(map(holding, lost))}{apart(facts)}; change {' and '.join(fields)}",
         )
     if intent.name_denied and not intent.user_route and asked <= missing:
         remedy = f"set {FIELD_OF_CLAIM[ClaimKind.MODEL_NAME]}"
@@ -528,6 +530,7 @@ def _status(
     kind = backend.kind if backend is not None else announced_in(facts, intent)
     if target is not None:
         gateway = next((found for found in facts.gateways if gateway_key(found) == target.gateway), None)
+    holding, remark = holding_in(facts, backend)
     status = gateway_status(
         ready=ready is True,
         target=target,
@@ -538,7 +541,8 @@ def _status(
         model_name=intent.model_name,
         backend=kind.value if kind is not None else "",
         routed=rules is None or bool(rules),
-        warnings=warnings,
+        holding=holding,
+        warnings=[*warnings, remark] if remark else warnings,
     )
     if facts.group is not None and (found := group_status(facts.group, facts.deployment)):
         status["group"] = found

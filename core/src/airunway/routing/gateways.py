@@ -521,6 +521,7 @@ def gateway_status(
     model_name: str = "",
     backend: str = "",
     routed: bool = True,
+    holding: bool | None = None,
     warnings: Sequence[str] = (),
 ) -> Resource:
     """``status.gateway``; what is not known is absent, also the URL where no rule leads to the model (`routed`)."""
@@ -528,6 +529,7 @@ def gateway_status(
     key = target.gateway if target is not None else ObjectKey("", "")
     return {
         "ready": ready,
+        **({} if holding is None else {"holdsRequests": holding}),
         **filled(
             url=_fitting(base + path) if base and routed else "",
             endpoint=_fitting(endpoint),

@@ -27,7 +27,9 @@ class Member:
     claimant: Claimant
     weight: int = 1
     answers: bool = False
-    """It has served, and has a ready replica."""
+    """It has served, and has a ready replica, or its endpoint picker holds requests until it has one."""
+    at_zero: bool = False
+    """It answers although no replica runs: only through its pool."""
     backend: Backend | None = None
     """What a route to it alone leads to; None: it is not known yet."""
     path_to_service: bool = False
@@ -39,6 +41,7 @@ class Why(StrEnum):
 
     WEIGHT = "weight 0"
     NOT_READY = "not ready yet"
+    AT_ZERO = "it is scaled to zero, and a rule for several deployments leads to Services, which hold no request"
     NO_SERVICE = "it has no Service, and a rule for several deployments leads to Services"
     TOO_MANY = f"a group has at most {MOST_MEMBERS} members, and this one is younger: remove another one"
 
@@ -58,22 +61,32 @@ class Share:
     """Why it has no share; None: it has one."""
 
 
-def shares(members: Iterable[Member], holder: Claimant) -> tuple[Share, ...]:
+def shares(
+    members: Iterable[Member], holder: Claimant, *, pools: bool = False, path: bool = False
+) -> tuple[Share, ...]:
     """The share of each member, in the order of their age.
 
     A member with a weight has a share once it has served and has a ready replica: a rule that led to one without
     endpoints would answer its part of the requests with 503. If none can answer, the rule leads to all that have a
     weight and waits for them; if none has a weight, to the holder. A rule leads to several Services or to one backend
-    of any kind, because gateways do not agree on several pools.
+    of any kind, because gateways do not agree on several pools. With `pools` (``routing.split: Pool``) it leads to
+    several pools if each member that has a share has one, and for a `path` one that understands it: a rule never leads
+    to pools and Services.
     """
     ordered = sorted(members, key=lambda member: member.claimant)
     known, too_many = ordered[:MOST_MEMBERS], ordered[MOST_MEMBERS:]
     weighted = [member for member in known if member.weight > 0]
     answering = [member for member in weighted if member.answers and member.backend is not None]
+    pools = pools and all(_pool_problem(member, path=path) == "" for member in answering)
+    asleep = [member for member in answering if member.at_zero] if len(answering) > 1 and not pools else []
+    if asleep and len(asleep) == len(answering):
+        asleep = asleep[1:]  # the first request wakes one
+    answering = [member for member in answering if member not in asleep]
     chosen = answering or [member for member in weighted if member.backend is not None]
     if not weighted:
         chosen = [member for member in known if member.claimant == holder and member.backend is not None]
-    lacking = [member for member in chosen if len(chosen) > 1 and not _service_of(member)]
+    pools = pools and all(_pool_problem(member, path=path) == "" for member in chosen)
+    lacking = [member for member in chosen if len(chosen) > 1 and not pools and not _service_of(member)]
     if lacking and len(lacking) == len(chosen):
         lacking = lacking[1:]
     led_to = [member for member in chosen if member not in lacking]
@@ -84,6 +97,8 @@ def shares(members: Iterable[Member], holder: Claimant) -> tuple[Share, ...]:
         percent, why = percents.get(member.claimant), None
         if member in too_many:
             why = Why.TOO_MANY
+        elif member in asleep:
+            why = Why.AT_ZERO
         elif member in lacking:
             why = Why.NO_SERVICE
         elif not percent:
@@ -91,17 +106,23 @@ def shares(members: Iterable[Member], holder: Claimant) -> tuple[Share, ...]:
         if percent is None or member.backend is None:
             found.append(Share(member=member, why=why))
             continue
-        alone = len(led_to) == 1
         found.append(
             Share(
                 member=member,
                 percent=percent,
                 weight=max(member.weight, 1),
-                backend=member.backend if alone else member.backend.as_service,
+                backend=member.backend if pools or len(led_to) == 1 else member.backend.as_service,
                 why=why if not (percent == 0 and member.answers) else None,
             )
         )
     return tuple(found)
+
+
+def _pool_problem(member: Member, *, path: bool) -> str:
+    """Why a rule cannot lead to a member's InferencePool; empty if it can."""
+    if member.backend is None or member.backend.kind is not BackendKind.POOL:
+        return "has no InferencePool"
+    return "has an endpoint picker that takes no path" if path and member.path_to_service else ""
 
 
 def _service_of(member: Member) -> str:
@@ -129,6 +150,9 @@ class SharedRule:
     shares: tuple[Share, ...]
     route: Verdict = field(default_factory=lambda: Verdict(ready=False, reason="WaitingForGateway", message=""))
     """The verdict on the holder's route."""
+    pools: bool = False
+    """It shall lead to several pools (``routing.split: Pool`` of the holder's config)."""
+    is_path: bool = False
     held_still: bool = False
     """The holder is paused or in a dry run: its route stays as it is."""
 
@@ -184,14 +208,25 @@ def weight_of(deployment: Resource) -> int:
 
 
 def answers(deployment: Resource) -> bool:
-    """Whether a deployment can take requests: it has served, and has a ready replica."""
+    """Whether a deployment can take requests: it has served, and has a ready replica or holds them at zero."""
     served = (condition_of(deployment, SERVED) or {}).get("status") == "True"
-    return served and number_at(deployment, "status", "replicas", "ready") > 0
+    return served and (number_at(deployment, "status", "replicas", "ready") > 0 or at_zero(deployment))
 
 
-def answers_in_group(deployment: Resource) -> bool | None:
-    """The same for a deployment of a group; None for any other, whose routes do not depend on it."""
-    return answers(deployment) if text_at(deployment, "spec", "gateway", "group") else None
+def at_zero(deployment: Resource) -> bool:
+    """Whether it is scaled to zero, and its endpoint picker holds requests."""
+    desired, holds = (
+        dig(deployment, "status", "replicas", "desired"),
+        dig(deployment, "status", "gateway", "holdsRequests"),
+    )
+    return desired == 0 and not isinstance(desired, bool) and holds is True
+
+
+def answers_in_group(deployment: Resource) -> tuple[bool, bool] | None:
+    """That and whether it is at zero, for a deployment of a group; None for any other, whose routes do not depend on
+    it.
+    """
+    return (answers(deployment), at_zero(deployment)) if text_at(deployment, "spec", "gateway", "group") else None
 
 
 def recorded_group(deployment: Resource) -> str:
@@ -231,10 +266,21 @@ def told(group: Group) -> str:
         text += (
             f"; ModelDeployment {main.holder.name} is paused or in a dry run: its route and the shares stay as they are"
         )
-    if len(main.backends) > 1 and any(
-        share.member.backend is not None and share.member.backend.kind is BackendKind.POOL for share in main.backends
-    ):
-        text += "; while several have a share the rule leads to Services, and no endpoint picker chooses the pod"
+    return text + _price(main)
+
+
+def _price(rule: SharedRule) -> str:
+    """What requests lack while several members have a share."""
+    led_to = rule.backends
+    if len(led_to) < 2 or not any(_pool_problem(share.member, path=False) == "" for share in led_to):
+        return ""
+    if led_to[0].backend is not None and led_to[0].backend.kind is BackendKind.POOL:
+        return "; while several have a share the rule leads to several InferencePools, as routing.split says"
+    text = "; while several have a share the rule leads to Services, and no endpoint picker chooses the pod"
+    if rule.pools:
+        problems = ((share.member, _pool_problem(share.member, path=rule.is_path)) for share in led_to)
+        name, why = next((member.claimant.name, problem) for member, problem in problems if problem)
+        text += f": ModelDeployment {name} {why}"
     return text
 
 

@@ -47,6 +47,13 @@ def holding(entry: ClaimConflict) -> str:
     return f"{entry.claim.kind} {entry.claim.value} ({held})"
 
 
+def apart(facts: Facts) -> str:
+    """The deployment's own group, where a deployment of another group of its namespace holds what it claims."""
+    own = text_at(facts.deployment, "spec", "gateway", "group")
+    others = any(each.group and each.holder.namespace == facts.key.namespace for each in facts.conflicts)
+    return f" (spec.gateway.group of this deployment is {own or 'not set'})" if others else ""
+
+
 def as_served(facts: Facts, verdict: Verdict, targets: Sequence[Target]) -> tuple[Verdict, list[str], float | None]:
     """The verdict on an accepted route with what its Gateways say of themselves, remarks, and the seconds after which
     it changes by time alone.

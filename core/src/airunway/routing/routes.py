@@ -18,6 +18,7 @@ from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
 from airunway.routing.gateways import Target, parents_of
 from airunway.routing.groups import Share
+from airunway.sdk import picker
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -134,14 +135,20 @@ def header_problem(model_name: str) -> str:
     return ""
 
 
-def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tuple[str, str]:
-    """The longest time for a request, and a remark about one that no HTTPRoute takes (else empty)."""
+def request_timeout(
+    deployment: Resource, config: EffectiveConfig | None, *, holds_at_zero: bool = False
+) -> tuple[str, str]:
+    """The longest time for a request, and a remark about one that no HTTPRoute takes (else empty).
+
+    With `holds_at_zero` there is always one: gateways derive from it how long a request may wait for a replica.
+    """
+    otherwise = picker.HOLD_TIME if holds_at_zero else ""
     asked, field = text_at(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
     if not asked and config is not None:
         asked, field = config.routing.request_timeout, f"spec.routing.requestTimeout of config {config.name}"
     if not asked or parse_duration(asked) is not None:
-        return asked, ""
-    return "", f"{field} is left out: an HTTPRoute takes durations such as 30s, 5m or 1h30m"
+        return asked or otherwise, ""
+    return otherwise, f"{field} is left out: an HTTPRoute takes durations such as 30s, 5m or 1h30m"
 
 
 def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tuple[dict[str, str], str]:

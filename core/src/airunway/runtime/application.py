@@ -11,19 +11,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
-from airunway.configs.patterns import selected
 from airunway.configs.resolution import CONFIG_READY
-from airunway.kube import Client, KubeError, Priority, wait_until_synced
+from airunway.kube import Client, KubeError, MalformedAnswer, Priority, is_retryable
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings, with_defaults
-from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.manager import Lead
 from airunway.process.metrics import Metrics
+from airunway.process.part import Part, Work
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
-from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, labels_of, list_at
+from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, mapping_at
 from airunway.revisions.revision import waits_for
+from airunway.routing.holding import holds_at_zero
 from airunway.runtime.crd_versions import translation_status
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import cache_reads, is_routed
@@ -31,6 +30,7 @@ from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.runtime.registration import Registration
 from airunway.runtime.report import route_warnings
+from airunway.runtime.translate import propagated_labels
 from airunway.templates.expansion import TEMPLATE_READY
 
 log = logging.getLogger(__name__)
@@ -62,11 +62,14 @@ def _as_read(condition: Resource | None) -> object:
     return condition.get("status"), condition.get("observedGeneration")
 
 
+VERSION_RETRY = 1.0
+"""Seconds until a server that did not tell its version is asked again."""
+
 _WORKERS = 16
 """Deployments that are reconciled at a time."""
 
 
-class ProviderApplication:
+class ProviderApplication(Part):
     """One provider, from start to stop. Raises SettingsError for settings that do not fit."""
 
     def __init__(
@@ -88,28 +91,30 @@ class ProviderApplication:
             metrics=Metrics(manager),
             namespaces=settings.namespaces,
         )
+        super().__init__(caches, component=manager, instance=instance)
         self._client = client
         self._host = host
         self._kubernetes = (1, 30)
-        self._base = BaseController(caches, component=manager, instance=instance)
-        self._deployments = self._base.deployments
         self._queue = self._base.queue(self._controller_name)
         self._upstream = UpstreamInformers(
             caches=caches,
             host=host,
             verify=settings.verify_unknown_schemas,
+            version=self._version,
             notify=self._on_object,
             changed=self._on_upstream,
         )
         self.evidence = EvidenceCollector(
             caches=caches,
             host=host,
+            known=self._deployments.synced,
             deployments=self._ours,
             is_named=self._upstream.is_named,
             notify=self._on_object,
             clock=clock,
         )
         self._known = self._base.overlay()
+        self._known.add_listener(self._on_deployment)
         own = names.provider_finalizer(host.name)
         self._heeds = RelevantMetadata(
             labels=lambda key: "labels" in host.metadata_reads,
@@ -118,6 +123,7 @@ class ProviderApplication:
             status=self._reads_of_status,
             by_labels=self._propagated,
         )
+        self.sources = (self._upstream, self.evidence)
         self._reconciler = ProviderReconciler(
             client=client,
             host=host,
@@ -137,6 +143,16 @@ class ProviderApplication:
             translation=self._translation,
             clock=clock,
         )
+        self.tasks = {"registration": self._register}
+        self.work = (
+            Work(
+                self._controller_name,
+                self._reconciler.reconcile,
+                workers=_WORKERS,
+                provider_of=lambda _: host.name,
+                begin=self._look_at_all,
+            ),
+        )
         self._followed = False
         self._verdict = self._upstream.installed, self._translation()
 
@@ -154,12 +170,8 @@ class ProviderApplication:
 
     def unready(self) -> str | None:
         """Why the provider cannot work yet, or None."""
-        if (problem := not_synced([self._deployments])) is not None:
+        if (problem := super().unready()) is not None:
             return problem
-        if waiting := self._upstream.unread():
-            return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
-        if not self.evidence.settled():
-            return "pods and events have not been read yet"
         if not self._followed or (self._base.leads and not self._registration.registered):
             return f"the provider is not registered yet{self._registration.trouble}"
         return None
@@ -168,42 +180,37 @@ class ProviderApplication:
         """What was wrong with the last calls of the plugin's hooks, or None."""
         return "; ".join(self._host.faults.values()) or None
 
-    async def run(self, lead: Lead) -> None:
-        """Watch the API server until cancelled; register and reconcile while leading."""
-        self._known.add_listener(self._on_deployment)
-        await self._base.run(self._follow, lead, self._work)
-
     async def _follow(self, group: asyncio.TaskGroup) -> None:
-        await self._upstream.run(group, self._version)
-        group.create_task(
-            self.evidence.run(after=wait_until_synced([self._deployments]), announce=self._look_at_all),
-            name="evidence",
-        )
-        await wait_until_synced([self._deployments])
+        await super()._follow(group)
         self._followed = True
+        group.create_task(self._look_with_evidence(), name="evidence")
+
+    async def _look_with_evidence(self) -> None:
+        """Reconcile everything of ours once what explains a fault is read."""
+        await self.evidence.until_settled()
+        self._look_at_all()
 
     async def _version(self) -> tuple[int, int]:
-        """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process."""
-        try:
-            self._kubernetes = await self._client.version()
-        except KubeError as error:
-            log.warning("the version of Kubernetes is not known (%s): taken for %d.%d", error, *self._kubernetes)
-        return self._kubernetes
+        """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process.
 
-    async def _work(self) -> None:
-        """The leader's part: reconcile everything of ours once, then what changes. Ends with a farewell."""
-        controller = self._base.controller(
-            self._controller_name,
-            self._queue,
-            self._reconciler.reconcile,
-            provider_of=lambda _: self._host.name,
-            workers=_WORKERS,
-        )
-        self._look_at_all()
+        What is built into Kubernetes depends on it, and so does what is published of the translation: a server that
+        does not answer is asked again.
+        """
+        while True:
+            try:
+                self._kubernetes = await self._client.version()
+            except KubeError as error:
+                if is_retryable(error) and not isinstance(error, MalformedAnswer):
+                    log.warning("the version of Kubernetes is not known yet: %s", error)
+                    await asyncio.sleep(VERSION_RETRY)
+                    continue
+                log.warning("the version of Kubernetes is not known (%s): taken for %d.%d", error, *self._kubernetes)
+            return self._kubernetes
+
+    async def _register(self) -> None:
+        """Keep the provider registered while it leads. Ends with a farewell."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._registration.run(), name="registration")
-                group.create_task(controller.run(), name="workers")
+            await self._registration.run()
         finally:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._registration.farewell(), 5.0)
@@ -220,8 +227,7 @@ class ProviderApplication:
 
     def _propagated(self, deployment: Resource) -> object:
         """The deployment's labels that its objects get."""
-        patterns = list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns")
-        return selected(labels_of(deployment), patterns, reserved=self._host.manifest.reserved_labels)
+        return propagated_labels(self._host, deployment)
 
     def _reads_of_status(self, deployment: Resource) -> object:
         """What a pass reads of the status that others write; their writes to anything else bring no pass."""
@@ -234,12 +240,13 @@ class ProviderApplication:
         return (
             [status.get(name) for name in _READ_FIELDS],
             dig(status, "provider", "name"),
-            kept(status.get("effectiveRuntimeConfig"), "labelPatterns", "statusPolicy", "routing"),
+            kept(status.get("effectiveRuntimeConfig"), "labelPatterns", "statusPolicy", "routing", "prometheus"),
             dig(status, "revision", "hash"),
             waits_for(deployment),
             [_as_read(condition_of(deployment, type_)) for type_ in _READ_CONDITIONS],
             route,
             route_warnings(deployment),
+            holds_at_zero(deployment) and mapping_at(status, "gateway").get("holdsRequests"),
             cache_reads(deployment),
         )
 

@@ -26,10 +26,10 @@ from airunway.kube import (
     remove_finalizers,
     soonest,
 )
-from airunway.owned.apply import CONFLICT_RETRY, contested, fight_text, write
+from airunway.owned.apply import CONFLICT_RETRY, Applied, apply_objects, contested, fight_text, write
 from airunway.owned.objects import Identity, identity_in, is_ours, named
 from airunway.owned.plan import Action, Plan, Step, conflict_text, recreation_text
-from airunway.owned.writer import Refused, Writer, missing_of
+from airunway.owned.writer import REFUSED_RETRY, Refused, Writer, missing_of
 from airunway.plugins.contract import api_version, namesake_of
 from airunway.plugins.host import ProviderHost
 from airunway.process.deployment_cache import with_all_finalizers
@@ -47,12 +47,14 @@ from airunway.resource import (
     parse_time,
     uid_of,
 )
+from airunway.runtime.autoscaling import hindered, parted
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Announced, Memory, RetryKey
 from airunway.runtime.plan import Decision
 from airunway.runtime.records import is_primary
 from airunway.runtime.report import StepResult, held_by, terminating_status
 from airunway.runtime.state import ClusterState, provider_mark
+from airunway.status.beside import with_beside
 from airunway.status.reasons import Category
 
 log = logging.getLogger(__name__)
@@ -122,6 +124,7 @@ class Executor:
         Raises Refused and KubeError. Raises NameTaken if a name is taken that the plan holds for free, unless the names
         were `looked_up`.
         """
+        plan, scaler = parted(plan)
         plan = await self._with_name_conflicts(plan)
         first = plan.primary
         live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
@@ -164,7 +167,29 @@ class Executor:
             text = fight_text(fought)
             results.append(StepResult(condition="DriftFight", ok=True, reason="RevertedTooOften", message=text))
         again = soonest(CONFLICT_RETRY if foreign else None, again, *self._unconfirmed(plan.steps))
+        if any(step.action is not Action.KEEP for step in scaler.steps):
+            applied = await self._scale(state, scaler, memory)
+            live.update(applied.live)
+            again = soonest(again, applied.again, REFUSED_RETRY if applied.refused else None)
+            if (hindrance := applied.hindrance()) is not None:
+                results.append(hindered(state, *hindrance[1:]))
+        else:
+            live.update((identity_in(step.live), step.live) for step in scaler.steps if step.live is not None)
         return _outcome(state, live, first, results=tuple(results), again=again)
+
+    async def _scale(self, state: ClusterState, scaler: Plan, memory: Memory) -> Applied:
+        """Carry out the plan of the autoscaler. What hinders it hinders nothing else. Raises KubeError."""
+        live = {identity_in(step.live): step.live for step in scaler.steps if step.live is not None}
+        return await apply_objects(
+            self._writer,
+            [step.wanted for step in scaler.steps if step.wanted is not None],
+            live,
+            owner=state.deployment,
+            mark=provider_mark(state.provider),
+            events=self._events,
+            history=memory,
+            now=state.now,
+        )
 
     async def _with_name_conflicts(self, plan: Plan) -> Plan:
         """The plan, with a step marked FOREIGN if the upstream needs a name that a foreign object has.
@@ -205,7 +230,7 @@ class Executor:
         self._events.emit(
             state.deployment,
             reason="ResourceRecreated",
-            note=recreation_text(step),
+            note=with_beside(recreation_text(step), state.deployment),
             action="Recreate",
             related=step.subject,
         )

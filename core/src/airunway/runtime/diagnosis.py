@@ -31,6 +31,7 @@ from airunway.runtime.report import (
     STORAGE_COMPONENT,
     Report,
     fault_of,
+    is_ready,
     located,
     provider_status,
     record_of_service,
@@ -207,11 +208,6 @@ def _last_words(cause: RootCause | None) -> str:
     if cause is None or not (cause.of_pods and cause.object.startswith("Pod/") and cause.code.startswith("Engine.")):
         return ""
     return cause.evidence.removesuffix(".")
-
-
-def is_ready(observation: Observation) -> bool:
-    """Whether the upstream reports that the newest spec is served."""
-    return observation.up_to_date and all(c.ready is True for c in observation.components)
 
 
 def _look(

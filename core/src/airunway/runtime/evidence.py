@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -266,9 +266,9 @@ class EvidenceCollector:
     """Owns the caches and collects the evidence for one deployment from them.
 
     A pod belongs to a deployment in one of two ways: a pod label of the manifest has the name of an object of the
-    deployment as its value, or our own label has the name of the deployment. `deployments(key)` returns the deployment
-    if it is the provider's; `is_named(key)` returns the deployments that have an object of this name; `notify(key)`
-    enqueues a deployment.
+    deployment as its value, or our own label has the name of the deployment. `known` is set once the deployments are
+    read; `deployments(key)` returns the deployment if it is the provider's; `is_named(key)` returns the deployments
+    that have an object of this name; `notify(key)` enqueues a deployment.
     """
 
     def __init__(
@@ -276,6 +276,7 @@ class EvidenceCollector:
         *,
         caches: Caches,
         host: ProviderHost,
+        known: asyncio.Event,
         deployments: Callable[[ObjectKey], Resource | None],
         is_named: Callable[[ObjectKey], Iterable[ObjectKey]],
         notify: Callable[[ObjectKey], None],
@@ -285,6 +286,7 @@ class EvidenceCollector:
         self._name = host.name
         self._labels = manifest.pod_labels or (names.MODEL_DEPLOYMENT,)
         by_kind = {**_REASONS, **{kind: frozenset(found) for kind, found in manifest.events.items()}}
+        self._known = known
         self._deployments = deployments
         self._is_named = is_named
         self._notify = notify
@@ -336,15 +338,24 @@ class EvidenceCollector:
     def _are_settled(self, reflectors: Iterable[AnyReflector]) -> bool:
         return all(reflector.synced.is_set() or reflector.kind in self._denied for reflector in reflectors)
 
+    def unready(self) -> str | None:
+        """Why pods and events cannot be read yet, or None."""
+        return None if self.settled() else "pods and events have not been read yet"
+
+    async def read(self) -> None:
+        """Nothing to wait for: a pass without evidence says less, and is made again with it."""
+
+    async def until_settled(self) -> None:
+        """Return once everything that may be read was read."""
+        await self._until_settled(self.reflectors)
+
     async def _until_settled(self, reflectors: Iterable[AnyReflector]) -> None:
         while not self._are_settled(reflectors):
             await asyncio.sleep(0.05)
 
-    async def run(self, *, after: Awaitable[object], announce: Callable[[], None]) -> None:
-        """Watch until cancelled.
-
-        Events are listed after `after` and after the other caches are complete: only events about known objects are
-        kept. `announce` is called once all is read.
+    async def run(self) -> None:
+        """Watch until cancelled. Events are listed after deployments and the other caches are complete: only events
+        about known objects are kept.
         """
         for reflector in self.reflectors:
             reflector.on_restart = partial(self._on_trouble, reflector.kind)
@@ -353,14 +364,12 @@ class EvidenceCollector:
             async with asyncio.TaskGroup() as group:
                 for reflector in first:
                     group.create_task(reflector.run(), name=f"evidence-{reflector.kind.plural}")
-                await after
+                await self._known.wait()
                 await self._until_settled(first)
                 self._reader.knows.set()
                 await self._wanted.until_all_know()
                 for events in self._events:
                     group.create_task(events.run(), name="evidence-events")
-                await self._until_settled(self.reflectors)
-                announce()
         finally:
             self._wanted.leave(self._name, self._reader)
 

@@ -29,6 +29,7 @@ from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, key_of, labels_of, managed_by
+from airunway.runtime.autoscaling import is_autoscaler, outlined, same_content
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 
 log = logging.getLogger(__name__)
@@ -65,8 +66,8 @@ def deployment_of(obj: Resource) -> ObjectKey | None:
 class UpstreamInformers:
     """What is installed of one provider's upstream, and its objects.
 
-    `notify(deployment)` is called for every change of one of the deployment's objects, `changed()` when a change of the
-    kinds concerns all deployments.
+    `version` asks the cluster for its version, on which the built-in kinds depend. `notify(deployment)` is called for
+    every change of one of the deployment's objects, `changed()` when a change of the kinds concerns all deployments.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class UpstreamInformers:
         caches: Caches,
         host: ProviderHost,
         verify: bool,
+        version: Callable[[], Awaitable[tuple[int, int]]],
         notify: Callable[[ObjectKey], None],
         changed: Callable[[], None],
     ) -> None:
@@ -82,7 +84,9 @@ class UpstreamInformers:
         self._host = host
         self._verify = verify
         self._manager = names.provider_manager(host.name)
-        self._project = transform_once(compact_objects(self._manager))
+        compact = compact_objects(self._manager)
+        self._project = transform_once(compact)
+        self._autoscalers = transform_once(lambda obj: compact(outlined(obj)))
         self._notify = notify
         self._changed = changed
         self._written: dict[Kind, KindInformer] = {}
@@ -90,7 +94,9 @@ class UpstreamInformers:
         self._preferred: dict[tuple[str, str], Kind] = {}
         self._installed = dict.fromkeys(host.kinds, _UNREAD)
         self._look = asyncio.Event()
+        self._version = version
         self._kubernetes = (0, 0)
+        self._known = asyncio.Event()
         self._crds = {
             (kind.group, kind.kind): caches.of(
                 CUSTOM_RESOURCE_DEFINITION,
@@ -197,17 +203,27 @@ class UpstreamInformers:
 
     # ---------------------------------------------------------------------------------------------------- what runs
 
-    async def run(self, group: asyncio.TaskGroup, version: Callable[[], Awaitable[tuple[int, int]]]) -> None:
-        """Start the watches in `group`; returns once the CRDs are read and the watches of the kinds are started.
+    def unready(self) -> str | None:
+        """Why the objects cannot be read yet, or None."""
+        if not self._known.is_set():
+            return "the upstream's CRDs have not been read yet"
+        waiting = self.unread()
+        return f"these upstream kinds have not been read yet: {', '.join(waiting)}" if waiting else None
 
-        `version` asks the cluster for its version, on which the built-in kinds depend.
-        """
-        for (_, kind), reflector in self._crds.items():
-            group.create_task(reflector.run(), name=f"crd-{kind}")
-        await wait_until_synced([*self._crds.values()])
-        self._kubernetes = await version()
-        self._refresh(group)
-        group.create_task(self._refresh_on_change(group), name="upstream")
+    async def read(self) -> None:
+        """Wait until the CRDs are read, and with them what is installed."""
+        await self._known.wait()
+
+    async def run(self) -> None:
+        """Watch the CRDs, and the objects of the kinds that are served, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for (_, kind), reflector in self._crds.items():
+                group.create_task(reflector.run(), name=f"crd-{kind}")
+            await wait_until_synced([*self._crds.values()])
+            self._kubernetes = await self._version()
+            self._refresh(group)
+            self._known.set()
+            await self._refresh_on_change(group)
 
     async def _refresh_on_change(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -284,11 +300,16 @@ class UpstreamInformers:
         label_selector: str,
         of: Callable[[Resource], Iterable[ObjectKey]],
     ) -> KindInformer:
-        reflector = self._caches.of(watched, project=self._project, label_selector=label_selector)
+        project = (
+            self._autoscalers
+            if is_autoscaler({"apiVersion": watched.api_version, "kind": watched.kind})
+            else (self._project)
+        )
+        reflector = self._caches.of(watched, project=project, label_selector=label_selector)
         index = reflector.add_index(of)
         task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
-        objects = MutationCache(reflector, project=self._project)
+        objects = MutationCache(reflector, project=project)
         return KindInformer(kind=watched, objects=objects, reflector=reflector, of=index, task=task)
 
     async def _announce(self, reflector: AnyReflector) -> None:
@@ -318,6 +339,8 @@ class UpstreamInformers:
             self._look.set()  # the last object that was written in that version is gone
 
     def _on_moved(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if old is not None and new is not None and is_autoscaler(new) and same_content(old, new):
+            return  # KEDA notes the time of each look
         if not echo or old is not None:  # the pass that created an object needs no echo of it
             self._notify_of(obj for obj in (old, new) if obj is not None)
 

@@ -31,10 +31,11 @@ from airunway.plugins.contract import (
     kind_key,
 )
 from airunway.plugins.errors import PluginFault
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import SCALED_OBJECT, ProviderHost
 from airunway.plugins.settings import with_defaults, with_kept
-from airunway.resource import Resource, condition_of, dig, is_deleting, labels_of, mapping_at
+from airunway.resource import Resource, condition_of, dig, is_deleting, labels_of, mapping_at, text_at
 from airunway.revisions.revision import PROVIDER
+from airunway.runtime.autoscaling import autoscaler, follows_itself
 from airunway.runtime.crd_versions import Installed, pinned, writer_of
 from airunway.runtime.gate import Gate, cache_in, gate_of, gateway_in, settings_in
 from airunway.runtime.memory import Waiting
@@ -42,10 +43,18 @@ from airunway.runtime.newer import newer_translation
 from airunway.runtime.records import interruptions, is_primary, recreate_causes, written_for
 from airunway.runtime.report import OF_ROUTE, StepResult, located
 from airunway.runtime.state import ClusterState, provider_mark
-from airunway.runtime.translate import TooLarge, TranslationResult, parsed, translate
+from airunway.runtime.translate import (
+    TooLarge,
+    TranslationResult,
+    parsed,
+    propagated_labels,
+    selector_of,
+    translate,
+)
 from airunway.sdk.fields import tracked
 from airunway.sdk.pods import pod_specs
 from airunway.selection.provider import is_denied
+from airunway.status.beside import with_beside
 from airunway.status.reasons import Category
 
 log = logging.getLogger(__name__)
@@ -143,7 +152,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         reported = dig(deployment, "status", "observedGeneration") is not None
         return Decision(do=Do.FINALIZE if reported else Do.SKIP)
     if state.previous_provider and not state.dry_run:
-        return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.previous_provider),))
+        return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.previous_provider, state.deployment),))
     if (unread := _unread(state, host)) is not None:
         result, subject = unread
         return Decision(do=Do.OBSERVE_ONLY, results=(result,), subject=subject, unread=True)
@@ -151,7 +160,8 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         typed, unreadable = parsed(deployment), None
     except ParseError as error:
         typed, unreadable = None, error
-    wanted_for = written_for(deployment, typed) if typed is not None else ""
+    own = follows_itself(host, text_at(deployment, "status", "engine", "type"))
+    wanted_for = written_for(deployment, typed, autoscaling=own) if typed is not None else ""
     hindrance, subject, gate = _hindrance(state, unreadable), "", Gate()
     if hindrance is None and state.settled:
         gate = gate_of(state, host)
@@ -241,9 +251,19 @@ def plan(
         compatible = _blocked(translated, blocks_ready=False)
     else:
         compatible = _compatible(host, context, state, translated.objects)
-    decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
     if not translated.objects:
-        return decision
+        return replace(intent, results=(compatible,), warnings=warnings)
+    scaler = autoscaler(
+        state,
+        host,
+        typed,
+        context,
+        observed=observed,
+        selector=selector_of(host, state.key.name, identity_in(translated.objects[0]).name),
+        propagated=propagated_labels(host, state.deployment),
+    )
+    objects = (*translated.objects, *scaler)
+    decision = replace(intent, results=(compatible,), warnings=warnings, objects=objects)
     unrecoverable, deletes_obsolete = "", False
     # An unrecoverable object is recreated only after a change of the spec.
     if state.written_for != intent.wanted_for:
@@ -251,8 +271,8 @@ def plan(
             return _at_fault(intent, observed)
         unrecoverable = observed.unrecoverable if observed is not None else ""
     steps = plan_of(
-        translated.objects,
-        state.find(translated.objects),
+        objects,
+        state.find(objects),
         deployment=state.deployment,
         provider=host.name,
         unrecoverable=unrecoverable,
@@ -347,7 +367,7 @@ def _missing(state: ClusterState, host: ProviderHost, *, suspended: bool) -> tup
     """
     for kind in sorted(host.manifest.upstream, key=lambda kind: not kind.primary):
         installed = state.installed[kind.group, kind.kind]
-        if installed.upstream is not None:
+        if installed.upstream is not None or kind is SCALED_OBJECT:
             continue
         if not kind.required and (suspended or not _is_unsupported(installed) or not _has(state, kind)):
             continue
@@ -534,12 +554,13 @@ def _stays(state: ClusterState) -> StepResult:
     )
 
 
-def _waits_for(other: str) -> StepResult:
+def _waits_for(other: str, deployment: Resource) -> StepResult:
     """The previous provider is still cleaning up; the removal of its finalizer enqueues the deployment again."""
     text = (
         f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
         f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
     )
+    text = with_beside(text, deployment)
     return StepResult(component="Handover", reason="WaitingForProvider", message=text, blocks_ready=True, pending=True)
 
 

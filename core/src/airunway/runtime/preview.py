@@ -24,6 +24,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, ow
 from airunway.runtime.apply import rehearse
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
+from airunway.status.beside import beside
 
 
 def plan_name(deployment: Resource) -> str:
@@ -39,14 +40,15 @@ async def publish(writer: Writer, state: ClusterState, objects: Sequence[Resourc
     steps = plan.steps if plan is not None else tuple(Step(action=Action.DELETE, live=obj) for obj in state.ours)
     refusals = [refusal for step in steps if (refusal := await _refusal(writer, step, steps))]
     actions = [step.text() for step in steps]
+    interrupted = plan is not None and any(step.action is Action.REPLACE or step.outages for step in steps)
+    way = f"; {beside(state.deployment)}" if interrupted and beside(state.deployment) else ""
     in_the_way = await _write(writer, state.deployment, objects, actions=actions, refusals=refusals)
     would = f"Would {'; '.join(actions) or 'nothing'}"
     if in_the_way:
         return _result("ResourceConflict", f"{would}; not published: {in_the_way}", ok=False)
     message = f"{would} (see ConfigMap {plan_name(state.deployment)})"
-    if refusals:
-        return _result("WouldBeRefused", f"{message}; refused: {redacted(refusals[0])}")
-    return _result("Planned", f"{message}; the API server accepts it")
+    message += f"; refused: {redacted(refusals[0])}" if refusals else "; the API server accepts it"
+    return _result("WouldBeRefused" if refusals else "Planned", f"{message}{way}")
 
 
 async def withdraw(writer: Writer, deployment: Resource) -> None:

@@ -43,6 +43,8 @@ from airunway.resource import (
 )
 from airunway.runtime import preview
 from airunway.runtime.apply import Cleanup, Executor, Outcome, refusal_outcome, upstream_writer
+from airunway.runtime.autoscaling import CONDITION as AUTOSCALER
+from airunway.runtime.autoscaling import autoscaler_result
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import config_secrets, core_faults
@@ -374,6 +376,9 @@ def _report_of(
     )
     policy = status_policy_of(dig(state.deployment, "status", "effectiveRuntimeConfig", "statusPolicy"))
     report = replace(report, grace=policy.grace, patience=policy.patience)
+    scaling = None if decision.do is Do.SUSPEND or report.result(AUTOSCALER) else autoscaler_result(state, host)
+    if scaling is not None:
+        report = replace(report, results=(*report.results, scaling))
     primary = state.primary
     if primary is None:
         return report

@@ -16,9 +16,9 @@ import orjson
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Interruption, Transformer
-from airunway.resource import Resource, annotations_of, canonical_json, controller_owner, digest, text_at
+from airunway.resource import Resource, annotations_of, canonical_json, controller_owner, dig, digest, text_at
 from airunway.revisions.revision import HASH_LENGTH
-from airunway.revisions.same_spec import upstream_spec
+from airunway.revisions.same_spec import AUTOSCALING, upstream_spec
 
 
 def is_primary(live: Resource) -> bool:
@@ -34,14 +34,16 @@ def is_primary(live: Resource) -> bool:
 # ------------------------------------------------------------------------------------ what a translation is written for
 
 
-def written_for(deployment: Resource, typed: ModelDeployment) -> str:
+def written_for(deployment: Resource, typed: ModelDeployment, *, autoscaling: bool = False) -> str:
     """Digests of a translation's input: of what takes newer things when it changes, as the core has recorded it, and of
     the whole effective spec with its engine.
 
-    `typed` is the same object, parsed.
+    `typed` is the same object, parsed; `autoscaling` is whether the plugin translates that field.
     """
     engine = text_at(deployment, "status", "engine", "type")
-    wanted = digest([upstream_spec(typed.spec.to_essence()), engine], length=HASH_LENGTH)
+    essence = typed.spec.to_essence()
+    own = [dig(essence, "scaling", AUTOSCALING)] if autoscaling and typed.spec.scaling.autoscaling is not None else []
+    wanted = digest([upstream_spec(essence), engine, *own], length=HASH_LENGTH)
     return f"{text_at(deployment, 'status', 'revision', 'takenFor')}.{wanted}"
 
 

@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
+from airunway.configs.resolution import is_autoscaled
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Pool
 from airunway.plugins.rules import PODS
 from airunway.redaction import bounded
 from airunway.resource import Resource, condition_of, dig, filled, managed_by
-from airunway.status.conditions import Condition, as_word, served_before, served_record, written_on
+from airunway.status.conditions import IDLE, Condition, as_word, served_before, served_record, written_on
 from airunway.status.events import Event
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import Category, category_of
@@ -39,8 +40,8 @@ class StepResult:
 
     condition: str = ""
     """Type of the condition; empty if none is written."""
-    ok: bool = False
-    """Status of the condition."""
+    ok: bool | None = False
+    """Status of the condition; None: Unknown."""
     reason: str
     """Reason of the condition and of the fault."""
     message: str
@@ -182,7 +183,7 @@ def provider_status(
         created=report.resource is not None,
         served=record is not None,
         now=now,
-        running_reason="DeploymentReady",
+        running_reason=IDLE if idle and is_autoscaled(deployment) else "DeploymentReady",
         running_message=f"{ALL_READY}: {named.get('kind')} {dig(named, 'metadata', 'name')}{idle}",
         grace=report.grace,
         patience=report.patience,
@@ -191,8 +192,9 @@ def provider_status(
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
     # `now` is the start of the pass: an object that this pass created is newer, and did not serve before its creation.
     served_at = max(filter(None, (now, _made_at(report))))
+    serves = verdict.ready is True or (record is None and _only_sources_hinder(report, faults))
     record = served_record(
-        record, ready=verdict.ready is True, generation=status["observedGeneration"], now=served_at, idle=bool(idle)
+        record, ready=serves, generation=status["observedGeneration"], now=served_at, idle=bool(idle)
     )
     if record is not None:
         status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
@@ -249,6 +251,8 @@ def _endpoint(where: Endpoint, pool: Pool | None, deployment: Resource) -> Resou
         found["targetPort"] = where.target_port
     if pool is not None:
         found["pool"] = {"name": pool.name, "port": pool.port}
+        if pool.holds_requests is not None:
+            found["pool"]["holdsRequests"] = pool.holds_requests
     return found
 
 
@@ -284,6 +288,23 @@ _CORE_COMPONENTS = frozenset(
     {"RuntimeConfig", "Template", "Revision", CACHE_COMPONENT, STORAGE_COMPONENT, GATEWAY_COMPONENT}
 )
 """Components of the faults of `gate.core_faults`: the core and its parts announce them, not a provider."""
+
+
+def is_ready(observation: Observation) -> bool:
+    """Whether the upstream reports that the newest spec is served."""
+    return observation.up_to_date and all(c.ready is True for c in observation.components)
+
+
+def _only_sources_hinder(report: Report, faults: Sequence[Fault]) -> bool:
+    """Whether the object serves, and the deployment is not Ready only because of its config, its template or its route.
+
+    An object that was made while the config was refused serves, too: what it has must not change when the config is
+    mended.
+    """
+    if report.observation is None or not is_ready(report.observation):
+        return False
+    of_core = _CORE_COMPONENTS - {"Revision"}
+    return all(fault.component in of_core and fault.kind is not Category.PROGRESS for fault in faults)
 
 
 def record_of_service(report: Report, status: Resource) -> Resource | None:
@@ -418,6 +439,13 @@ def announcements(
             yield Event(reason="UnverifiedSchema", note=compatible.message)
         if is_new and compatible.reason == "UnsupportedSchema":
             yield Event(reason="UnsupportedSchema", note=compatible.message)
+    scaling, known = report.result("AutoscalerReady"), condition_of(before, "AutoscalerReady") or {}
+    if scaling is not None and scaling.ok and scaling.reason != "ProviderScales" and known.get("status") != "True":
+        yield Event(reason="ScaledObjectReady", note=scaling.message)
+    is_known = scaling is not None and (known.get("status"), known.get("reason")) == ("False", scaling.reason)
+    is_fault = scaling is not None and scaling.ok is False and category_of(scaling.reason) is not Category.PROGRESS
+    if scaling is not None and is_fault and not is_known:
+        yield Event(reason="AutoscalerNotReady", note=f"{scaling.reason}: {scaling.message}")
     # Warnings beyond the limit are not in the status, so it is unknown whether they are new.
     shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
     if any(_is_new(finding, before) for finding in shown):

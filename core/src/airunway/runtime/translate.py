@@ -34,6 +34,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of, list_at, text_at
 from airunway.revisions.same_spec import CLAIM_FIELDS
+from airunway.runtime.autoscaling import clamp, follows_itself, unmeasured
 from airunway.runtime.records import (
     identity_of,
     interruption_record,
@@ -41,6 +42,7 @@ from airunway.runtime.records import (
     written_for,
 )
 from airunway.runtime.state import provider_mark
+from airunway.runtime.weights import dropped, image_findings, with_image
 from airunway.schema import unknown_fields
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import RESERVED, pod_templates
@@ -70,7 +72,9 @@ def parsed(deployment: Resource) -> ModelDeployment:
     """The deployment as plugins see it. Raises ParseError, and TooLarge with all limits that it exceeds."""
     if large := noted_excess(deployment):
         raise TooLarge("", "; ".join(f"{each.path}: {each.message}" for each in large))
-    return parse_deployment(deployment)
+    typed = parse_deployment(deployment)
+    clamp(typed, deployment)
+    return typed
 
 
 def translate(
@@ -92,11 +96,22 @@ def translate(
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
     if overrides.errors:  # the plugin never sees them
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
+    context = with_image(typed, context)
+    about_image = list(image_findings(typed, context, host))
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
     host.metadata_reads |= reads.metadata
-    blockers = (*unclaimed, *compatibility.blockers)
-    warnings = (*overrides.unknown, *compatibility.warnings)
+    blockers = (
+        *unclaimed,
+        *(found for refuses, found in about_image if refuses),
+        *compatibility.blockers,
+        *unmeasured(host, typed, context.engine),
+    )
+    warnings = (
+        *overrides.unknown,
+        *(found for refuses, found in about_image if not refuses),
+        *compatibility.warnings,
+    )
     if blockers or typed.spec.suspend:
         return TranslationResult(blockers=blockers, warnings=warnings)
     translation = host.translate_spec(view, context)
@@ -109,7 +124,9 @@ def translate(
     warnings = (*warnings, *reserved)
     objects = [typed_pods(obj) for obj in objects]
     warned = {finding.path for finding in warnings}
-    provided = ["spec.model.cache"] if context.cache is not None else []
+    provided = ["spec.model.cache", "spec.model.uri"] if context.cache is not None else []
+    if not follows_itself(host, context.engine):  # it reaches the provider as scaling.replicas
+        provided.append("spec.scaling.autoscaling")
     if f"{_VOLUME}.claimName" in reads.paths:  # these reach the provider as the claim
         provided += [f"{_VOLUME}.{field}" for field in CLAIM_FIELDS]
     ignored = [
@@ -128,18 +145,25 @@ def translate(
         transformer=writer.name,
         wanted_for=wanted_for or written_for(deployment, typed),
         revision=text_at(deployment, "status", "revision", "hash"),
-        propagated=selected(
-            labels_of(deployment),
-            list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns"),
-            reserved=host.manifest.reserved_labels,
-        ),
+        propagated=propagated_labels(host, deployment),
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
         immutable=[writer.immutable, *(kind.immutable for kind in kinds[1:])],
         pod_labels=[kind.labels.values() for kind in kinds],
     )
+    if lost := tuple(dropped(context.live, desired[0], context)):
+        return TranslationResult(blockers=lost, warnings=warnings)
     return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
+
+
+def propagated_labels(host: ProviderHost, deployment: Resource) -> dict[str, str]:
+    """The deployment's labels that its objects get, by the patterns in its status."""
+    return selected(
+        labels_of(deployment),
+        list_at(deployment, "status", "effectiveRuntimeConfig", "labelPatterns"),
+        reserved=host.manifest.reserved_labels,
+    )
 
 
 def with_workload_metadata(

@@ -76,10 +76,11 @@ class PodSetting(StrEnum):
     PULL_SECRETS = "imagePullSecrets of the runtime config"
     TOKEN = "secrets.huggingFaceToken of the runtime config"
     CACHE = "the claim of the model cache"
+    WEIGHTS = "the image with the weights"
     RUNTIME_CLASS = "runtimeClassName of the runtime config"
 
 
-_SETTING_PATHS = {PodSetting.CACHE: "spec.model.cache"}
+_SETTING_PATHS = {PodSetting.CACHE: "spec.model.cache", PodSetting.WEIGHTS: "spec.model.uri"}
 """The field of the deployment by which a setting comes to it; `_CONFIG` for the others."""
 _CONFIG = "spec.runtimeConfigName"
 
@@ -120,6 +121,10 @@ def ignored_pod_settings(
         PodSetting.RUNTIME_CLASS: [wanted] if wanted and wanted not in words.texts else [],
         PodSetting.CACHE: [context.cache.claim] if context.cache and not words.has_claim(context.cache.claim) else [],
     }
+    if context.cache is not None and (image := context.cache.image):
+        # An upstream may have a form of its own for the reference, such as an address.
+        missing[PodSetting.CACHE] = []
+        missing[PodSetting.WEIGHTS] = [] if any(image in text for text in words.texts) else [image]
     for setting, left in missing.items():
         if left and not any(message.startswith(f"{setting}: ") for message in messages):
             yield ignored_pod_setting(setting, f"no pod of this provider has {', '.join(sorted(left))}")

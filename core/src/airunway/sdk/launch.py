@@ -366,16 +366,18 @@ def _cache_blockers(
     deployment: ModelDeployment, engine: str, program: _Program | None, *, dialect: str, cache: ModelCache
 ) -> Iterator[Finding]:
     """Why the program cannot load weights from a model cache."""
-    mode = "spec.model.cache.mode"
+    mode, where = cache.asked_by, "the image of spec.model.uri" if cache.image else "the model cache"
     if program is None:
-        yield blocker(mode, f"how {engine} engine loads weights from a folder is not known: take the model cache out")
+        yield blocker(mode, f"how {engine} engine loads weights from a folder is not known: take {where} out")
         return
     if not program.gguf:
         return
     if dialect == LOCALAI:
         text = (
-            "the LocalAI runner of llama.cpp fetches its models itself and loads none from a model cache: set "
-            "spec.engine.image to an image of llama.cpp's own server (ghcr.io/ggml-org/llama.cpp), or the mode to None"
+            "the LocalAI runner of llama.cpp fetches its models itself and loads none from "
+            f"{'an image of weights' if cache.image else 'a model cache'}: set spec.engine.image to an image of "
+            f"llama.cpp's own server (ghcr.io/ggml-org/llama.cpp), or {mode} to "
+            f"{'huggingface' if cache.image else 'None'}"
         )
         yield blocker(mode, text)
         return
@@ -384,8 +386,8 @@ def _cache_blockers(
         path = "spec.engine.args[ggufUrl]"
         if not file.startswith(f"{cache.mount_path.rstrip('/')}/"):
             text = (
-                f"ggufUrl names {file:.200}, and the weights come from the model cache: name a file below "
-                f"{cache.mount_path}, or take ggufUrl or the cache out"
+                f"ggufUrl names {file:.200}, and the weights come from {where}: name a file below "
+                f"{cache.mount_path}, or take ggufUrl or {'source oci' if cache.image else 'the cache'} out"
             )
             yield blocker(path, text)
             return
@@ -393,7 +395,7 @@ def _cache_blockers(
         path = "spec.model.id"
     if not file.lower().endswith(".gguf"):
         text = (
-            f"llama.cpp loads one GGUF file, and {file:.200} in the model cache is none: append the file to the id "
+            f"llama.cpp loads one GGUF file, and {file:.200} in {where} is none: append the file to the id "
             f"(<owner>/<repository>/<file>.gguf), or name it in engine.args ggufUrl ({cache.mount_path}/<file>.gguf)"
         )
         yield blocker(path, text)

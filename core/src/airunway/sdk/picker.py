@@ -4,6 +4,8 @@ Recorded behaviour of pickers (llm-d-router 0.9 and 0.10, Gateway API Inference 
 ready only while its pool exists and it may read all kinds it watches. Its gRPC liveness check answers the same as
 readiness, so the kubelet would restart a picker for a missing pool; the liveness probe therefore opens the TCP socket.
 An unknown flag, plugin or configuration field makes it exit at once, so flags and configuration depend on the release.
+It answers health checks some seconds before it listens for a gateway, because it makes its certificate first; the
+startup probe waits for the latter.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
+from airunway.configs.canonical import parse_duration
 from airunway.plugins.contract import Component, Observed, UpstreamKind
 from airunway.resource import Resource, copy_of, dig, digest
 from airunway.sdk.conditions import condition, text, truth
@@ -41,6 +44,9 @@ __all__ = [
     "Release",
     "component",
     "config_of",
+    "hold_for",
+    "hold_time",
+    "holds",
     "known_releases",
     "name_of",
     "objects",
@@ -91,6 +97,8 @@ ENVIRONMENT = {"NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name"}
 _EXT_PROC, _HEALTH, _METRICS = 9002, 9003, 9090
 _FILE = "picker.yaml"
 _CONFIG_HASH = f"{names.GROUP}/picker-config"
+_HOLDS = f"{names.GROUP}/holds-requests"
+"""Annotation on the pod of a picker that holds requests while its pool has no pod."""
 
 _PATIENCE = 180
 """Seconds until a picker that is not ready counts as stuck. A picker without its rights exits after 120 seconds."""
@@ -117,6 +125,8 @@ class Release:
 
     A gateway gives a picker the path as it was before the rewrite.
     """
+    holds: bool = False
+    """It can hold requests while its pool has no ready pod, and send them on when there is one (`config_of`)."""
 
 
 _RELEASES = {
@@ -127,6 +137,7 @@ _RELEASES = {
         config_version="llm-d.ai/v1alpha1",
         disaggregates=True,
         path_suffix=True,
+        holds=True,
     ),
     (1, 5): Release(
         release=(1, 5),
@@ -158,9 +169,58 @@ def known_releases() -> str:
     return ", ".join(f"v{major}.{minor}" for major, minor in _RELEASES)
 
 
-def config_of(release: Release, plugins: str = "") -> str:
-    """The text of a picker's configuration; `plugins` is the YAML after its head (default: by load and prefix)."""
-    return f"apiVersion: {release.config_version}\nkind: EndpointPickerConfig\n{plugins or _BY_LOAD}"
+def config_of(release: Release, plugins: str = "", *, hold_for: str = "") -> str:
+    """The text of a picker's configuration; `plugins` is the YAML after its head (default: by load and prefix).
+
+    With `hold_for`, a duration such as ``10m``, requests wait in a picker that `holds` while no pod is ready. Once one
+    is, they are sent on as without it. That takes the detector that counts requests, with a limit nothing reaches: the
+    default one holds them back by load too, and counts a pod with old or unknown metrics as full (recorded: a pod that
+    was ready got no request).
+    """
+    head, body = f"apiVersion: {release.config_version}\nkind: EndpointPickerConfig\n", plugins or _BY_LOAD
+    if not (hold_for and release.holds):
+        return head + body
+    return head + _HOLDING.format(hold_for=hold_for) + body.replace("plugins:\n", _WITH_DETECTOR, 1)
+
+
+_GATE = "featureGates:\n- flowControl\n"
+_HOLDING = f"""\
+{_GATE}flowControl:
+  defaultRequestTTL: {{hold_for}}
+  saturationDetector:
+    pluginRef: concurrency-detector
+"""
+_WITH_DETECTOR = """\
+plugins:
+- type: concurrency-detector
+  parameters:
+    maxConcurrency: 1000000
+"""
+
+
+HOLD_TIME = "10m"
+"""How long a request of a deployment without a request timeout may wait for its first replica."""
+
+
+def hold_time(asked: str | None) -> str:
+    """How long a request may wait for the first replica: the request timeout `asked` for, else ten minutes."""
+    return asked if asked and parse_duration(asked) is not None else HOLD_TIME
+
+
+def hold_for(model: ModelDeployment) -> str:
+    """How long requests wait in the picker while no replica runs; empty: the deployment always keeps one."""
+    autoscaling = model.spec.scaling.autoscaling
+    to_zero = autoscaling is not None and autoscaling.floor == 0
+    return hold_time(model.spec.gateway.request_timeout) if to_zero else ""
+
+
+def holds(deployment: Resource | None) -> bool:
+    """Whether a picker's live Deployment holds requests. One whose roll-out is stuck does not: the pods that still
+    answer may be those of the configuration before.
+    """
+    annotations = dig(deployment or {}, "spec", "template", "metadata", "annotations")
+    marked = isinstance(annotations, dict) and annotations.get(_HOLDS) == "true"
+    return marked and truth(deployment, "Progressing") is not False
 
 
 _BY_LOAD = """\
@@ -275,7 +335,10 @@ def objects(
                 "template": {
                     "metadata": {
                         "labels": {**(labels or {}), **selector},
-                        "annotations": {_CONFIG_HASH: digest(config, length=16)},
+                        "annotations": {
+                            _CONFIG_HASH: digest(config, length=16),
+                            **({_HOLDS: "true"} if _GATE in config else {}),
+                        },
                     },
                     "spec": pod,
                 },
@@ -303,6 +366,8 @@ def _pod(name: str, *, pool: str, image: str, resources: Resource, hardened: boo
         ],
         "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in ENVIRONMENT.items()],
         "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in ports],
+        # Longer than one without its rights lives (_PATIENCE), so that its own message is the last one.
+        "startupProbe": {"tcpSocket": {"port": _EXT_PROC}, "periodSeconds": 1, "failureThreshold": _PATIENCE},
         "readinessProbe": {"grpc": {"port": _HEALTH}, "periodSeconds": 2},
         "livenessProbe": {"tcpSocket": {"port": _HEALTH}, "initialDelaySeconds": 5, "periodSeconds": 10},
         "securityContext": container_security(helper=hardened),

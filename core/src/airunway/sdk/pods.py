@@ -507,6 +507,10 @@ def cache_mounts(context: Context[Any]) -> tuple[list[Resource], list[Resource]]
     cache = context.cache
     if cache is None:
         return [], []
+    if cache.image:
+        source = {"reference": cache.image, "pullPolicy": "IfNotPresent"}
+        mount = {"name": _CACHE, "mountPath": cache.mount_path, "readOnly": True}
+        return [{"name": _CACHE, "image": source}], [mount]
     only = {"readOnly": True} if cache.read_only else {}
     where = {"subPath": cache.sub_path} if cache.sub_path else {}
     return (

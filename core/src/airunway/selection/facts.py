@@ -192,10 +192,14 @@ def request_of(spec: Resource) -> Request:
     mode = dig(spec, "serving", "mode", default="aggregated")
     count = dig(spec, "resources", "gpu", "count", default=0)
     needs = set()
-    if mode != DISAGGREGATED and dig(spec, "scaling", "replicas") == 0:
+    autoscaling = dig(spec, "scaling", "autoscaling")
+    fewest = dig(spec, "scaling", "replicas") if autoscaling is None else dig(autoscaling, "minReplicas")
+    if mode != DISAGGREGATED and fewest == 0:
         needs.add("scaleToZero")
     if dig(spec, "model", "cache", "mode", default="None") != "None":
         needs.add("modelCache")
+    if dig(spec, "model", "source") == "oci":
+        needs.add("imageVolumes")
     gpu, task = mode == DISAGGREGATED or count > 0, dig(spec, "model", "task", default=GENERATE)
     return Request(spec=spec, gpu=gpu, mode=mode, needs=frozenset(needs), task=task)
 

@@ -116,15 +116,17 @@ class Watched:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[DeploymentSnapshot | None, None]:
+async def follow_snapshots(
+    client: Client, key: ObjectKey, *, on_error: Callable[[KubeError], None] | None = None
+) -> AsyncGenerator[DeploymentSnapshot | None, None]:
     """Yields a snapshot at once, and after every change; None while there is no such deployment.
 
     A source that may not be watched, or cannot be listed, is `Unseen`. Raises Forbidden and other ApiErrors if the
-    deployment itself may not be read or watched.
+    deployment itself may not be read or watched. `on_error` gets each error after which its watch is tried again.
     """
     first = await client.get(MODEL_DEPLOYMENT, key)  # its errors are for the caller: a cache would try again and again
     changed = asyncio.Event()
-    top = Watched(client, Source(content="objects", kind=MODEL_DEPLOYMENT, key=key), changed=changed)
+    top = Watched(client, Source(content="objects", kind=MODEL_DEPLOYMENT, key=key), changed=changed, on_error=on_error)
     caches: dict[Source, Watched] = {}
     around: tuple[object, Surroundings] | None = None
     try:

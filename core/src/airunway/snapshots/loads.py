@@ -19,6 +19,7 @@ import aiohttp
 import orjson
 
 from airunway.api import names
+from airunway.engines.metrics import ENGINE_METRICS, METRICS_PATHS, EngineMetrics
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, ApiError, Client, Forbidden, KubeError
 from airunway.redaction import bounded
@@ -29,9 +30,6 @@ from airunway.snapshots.serving import is_port
 from airunway.unseen import Unseen
 from airunway.view.base import line
 from airunway.view.engine_metrics import (
-    ENGINE_METRICS,
-    METRICS_PATHS,
-    EngineMetrics,
     LoadRow,
     PodLoad,
     Sample,

@@ -224,8 +224,6 @@ class ConditionType:
     """What it means."""
     good: str = field(default="True", kw_only=True)
     """Its status when all is well; ``absent``: it is only there otherwise."""
-    reserved: bool = field(default=False, kw_only=True)
-    """Not written in this release; other components must not write it either."""
 
 
 CONDITIONS: tuple[ConditionType, ...] = (
@@ -303,7 +301,10 @@ CONDITIONS: tuple[ConditionType, ...] = (
         "The pods are ready; False has the precise fault. Absent where no pod can be seen.",
     ),
     ConditionType(
-        "AutoscalerReady", ConditionWriter.PROVIDER, "The autoscaler that the provider made works.", reserved=True
+        "AutoscalerReady",
+        ConditionWriter.PROVIDER,
+        "The autoscaler of the deployment works (docs/autoscaling.md). Absent without autoscaling.",
+        good="True or absent",
     ),
     ConditionType(
         "Served",

@@ -85,7 +85,7 @@ def container_finding(
     if container.ready:
         return None
     if container.waiting in _IMAGE_REASONS:
-        return _image(container, events, known=known)
+        return _image(pod, container, events, known=known)
     if container.waiting in _START_REASONS:
         text = f"{container.waiting}: {line_of(container.message)}."
         return _prepared(container.message, text) or ContainerFault(reason="PodFailed", code="", text=text)
@@ -111,18 +111,28 @@ def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> ContainerFault
     return None
 
 
-def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: str) -> ContainerFault:
+def _image(pod: PodFacts, container: ContainerFacts, events: Sequence[EventFacts], *, known: str) -> ContainerFault:
+    """The fault of a container's image, or of an image that it mounts: kubelets give both the same reason."""
     reported = f"{container.waiting}: {container.message}"
     notes = [
-        event.note
-        for event in events
-        if event.reason in ("Failed", "InspectFailed") and "pull image" in event.note and container.image in event.note
+        event.note for event in events if event.reason in ("Failed", "InspectFailed") and "pull image" in event.note
     ]
+    named = (image for text in (reported, *notes) for image in (container.image, *pod.image_volumes) if image in text)
+    image = next(named, container.image) if pod.image_volumes else container.image
+    notes = [note for note in notes if image in note]
+    if image != container.image:
+        return replace(_not_pulled(image, reported, notes, events, known=known), field="spec.model.uri")
+    return _not_pulled(image, reported, notes, events, known=known)
+
+
+def _not_pulled(
+    image: str, reported: str, notes: Sequence[str], events: Sequence[EventFacts], *, known: str
+) -> ContainerFault:
     # The waiting reason alternates between two prefixes for one cause: only the cause goes into the message.
     texts = [_PULL_PREFIX.sub("", text) for text in (reported, *notes)]
     matches = (first_meaning(without_names(text), IMAGE_PULL) for text in texts)
     match, text = next(((m[0], text) for m, text in zip(matches, texts, strict=True) if m), (None, texts[0]))
-    failure = f'image "{container.image}" {NOT_PULLED}: {line_of(text)}.'
+    failure = f'image "{image}" {NOT_PULLED}: {line_of(text)}.'
     since = min((event.first for event in events if event.first and "pull image" in event.note), default=None)
     if match is None:
         reason, code = (CODES[known].reasons[0], known) if known.startswith("ImagePull.") else ("ImagePullBackOff", "")

@@ -147,6 +147,21 @@ _REGISTERED = (
         meaning="An upstream object was changed because the deployment was.",
     ),
     EventReason(
+        name="ScaledObjectReady",
+        emitters=(Emitter.PROVIDER,),
+        action="Autoscale",
+        note="<min> to <max> replicas by <metric>, <target> each",
+        meaning="KEDA has taken over the number of replicas.",
+    ),
+    EventReason(
+        name="AutoscalerNotReady",
+        emitters=(Emitter.PROVIDER,),
+        action="Autoscale",
+        note="<reason>: <message>",
+        meaning="Nothing follows the load; replicas stay as they are. The condition AutoscalerReady says more.",
+        warning=True,
+    ),
+    EventReason(
         name="ResourceRecreated",
         emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Recreate",

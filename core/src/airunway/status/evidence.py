@@ -110,6 +110,8 @@ class PodFacts:
     """Kueue's queue, by the pod's label."""
     claims: tuple[str, ...] = ()
     """Names of the PersistentVolumeClaims that it mounts."""
+    image_volumes: tuple[str, ...] = ()
+    """References of the images that it mounts as volumes."""
     containers: tuple[ContainerFacts, ...] = ()
 
     @property
@@ -242,6 +244,7 @@ def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[
         queue=_word(labels.get(QUEUE_LABEL)),
         gates=tuple(_word(gate.get("name")) for gate in entries_at(obj, "spec", "schedulingGates")[:_MOST_GATES]),
         claims=tuple(sorted(_claims_of(obj))),
+        image_volumes=tuple(_image_volumes_of(obj)),
         containers=tuple(_containers_of(status)),
     )
 
@@ -329,6 +332,12 @@ def _claims_of(pod: Resource) -> Iterator[str]:
     for volume in entries_at(pod, "spec", "volumes"):
         if name := _word(dig(volume, "persistentVolumeClaim", "claimName")):
             yield name
+
+
+def _image_volumes_of(pod: Resource) -> Iterator[str]:
+    for volume in entries_at(pod, "spec", "volumes"):
+        if isinstance(reference := dig(volume, "image", "reference"), str):
+            yield _word(reference)
 
 
 def own_words(note: object) -> object:

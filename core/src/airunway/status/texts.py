@@ -303,6 +303,12 @@ PREPARATION: tuple[MessagePattern, ...] = (
         "container runtimes: the node cannot give the container its GPU",
     ),
     row(
+        r'failed to (mkdir|stat) ""|field Source must not be empty',
+        "ImageVolumeUnsupported",
+        "ImageVolume.Unsupported",
+        "containerd before 2.1 and Docker, about an image that is mounted as a volume",
+    ),
+    row(
         r"executable file not found|no such file or directory|permission denied",
         "BadArguments",
         "Engine.BadArgs",

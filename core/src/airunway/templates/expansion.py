@@ -122,6 +122,8 @@ def _value(lower: Any, upper: Any, *, at: tuple[str, ...]) -> Any:
         return lower
     if not isinstance(lower, dict) or not isinstance(upper, dict) or len(at) >= MAX_DEPTH:
         return upper
+    if at == ("scaling", "autoscaling"):
+        return upper
     if at == ("affinity",):
         return _affinity(lower, upper)
     return _merged(lower, upper, at=at)

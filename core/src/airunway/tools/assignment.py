@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.api.names import MODEL_CACHE_PART
@@ -131,3 +131,11 @@ def choose(
     if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:
         raise Unchosen([f"no provider: {explanation.message}"])
     return Assigned(deployment=deployment, provider=explanation.provider, engine=explanation.engine.engine)
+
+
+def provider_among(configs: Sequence[Resource], deployment: Resource) -> str:
+    """The provider that a new deployment gets, where plugins that are installed here refuse it too; empty if none."""
+    try:
+        return choose(deployment, configs, now=datetime.now(UTC)).provider
+    except Unchosen:
+        return ""  # the core's verdict is in the plan

@@ -6,6 +6,8 @@ Environment variables are shown by name only: a value may be a secret.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.api.paths import NAMESPACE_MARK
@@ -25,10 +27,45 @@ from airunway.plugins.settings import resolve_among
 from airunway.resource import Resource, condition_of, controller_owner, dig, key_of, list_at, text_at
 from airunway.revisions.revision import pending_parts
 from airunway.routing.rights import MODEL_NAMES, PATH_PREFIXES, RouteRights, granted_by
+from airunway.selection.explanation import Explanation
+from airunway.selection.facts import ProviderFacts
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import is_default
 from airunway.tools.expanded import Expanded
+from airunway.validation.policy import Policy
 from airunway.view.deployment import share_of
+
+# --------------------------------------------------------------------------------------------------------- selection
+
+
+def selection_explanation(
+    found: Expanded,
+    facts: Sequence[ProviderFacts],
+    *,
+    now: datetime,
+    policy: Policy | None = None,
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+) -> Explanation:
+    """Returns the selection, with the warnings of the provider that the deployment gets; `labels` are by namespace."""
+    from airunway.selection import explanation as selection
+    from airunway.tools.assignment import asking_plugins, warnings_of
+
+    if found.problem:
+        return selection.undecided(found.own, message=found.reason)
+    explanation = selection.explain(
+        found.deployment,
+        facts,
+        now=now,
+        policy=policy,
+        namespace_labels=(labels or {}).get(key_of(found.own).namespace),
+        asked=asking_plugins(found.deployment, now=now),
+    )
+    engine = explanation.engine.engine if explanation.engine is not None else None
+    if not explanation.provider or not engine or explanation.violations:
+        return explanation
+    warnings = warnings_of(found.deployment, explanation.provider, engine, now=now)
+    return replace(explanation, warnings=warnings)
+
 
 # --------------------------------------------------------------------------------------------------------- the template
 

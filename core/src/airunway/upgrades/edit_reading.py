@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +32,7 @@ from airunway.runtime.preview import plan_name
 from airunway.runtime.records import is_primary
 from airunway.snapshots.followed import read_for, with_given
 from airunway.snapshots.reader import Listed, Reader
+from airunway.status.beside import beside
 from airunway.status.conditions import PART_NAMES
 from airunway.templates.expansion import TEMPLATE_READY, effective
 from airunway.templates.part import source_among, template_part
@@ -53,6 +54,7 @@ _CLIENT_SIDE = "kubectl-client-side-apply"
 
 Load = Callable[[str], ProviderHost | None]
 Choose = Callable[[Sequence[Resource], Resource], str]
+Store = Callable[[Client, Resource, Resource | None], Awaitable[Resource]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +77,19 @@ class EditReader:
         choose: Choose,
         configs: Sequence[Resource] = (),
         templates: Sequence[Resource] = (),
+        store: Store | None = None,
     ) -> None:
         """`load` gives the plugin of a provider, or None if it is not installed here; `choose` the provider that a
         deployment without one gets (empty: none) among InferenceProviderConfigs. `configs` and `templates` are applied
-        together with the deployments.
+        together with the deployments. `store` returns what the API server would store of an edited deployment, given
+        the live one; by default as ``kubectl apply``.
         """
         self._client = client
         self._load = load
         self._choose = choose
         self._configs = tuple(configs)
         self._templates = tuple(templates)
+        self._store = store or dry_run
         self._read: _Cluster | None = None
         self._clusters: dict[str, tuple[Cluster, tuple[Unseen, ...]]] = {}
 
@@ -94,7 +99,7 @@ class EditReader:
         """
         key, now = key_of(edited), datetime.now(UTC)
         live = await self._client.find(MODEL_DEPLOYMENT, key)
-        stored = await dry_run(self._client, edited, live)
+        stored = await self._store(self._client, edited, live)
         stored = {**stored, "apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind}
         self._read = read = self._read or await self._read_cluster()
         templates = await read_for(self._client, [stored])
@@ -107,6 +112,9 @@ class EditReader:
         deployment = assigned(stored, around, now=now)
         provider = str(dig(deployment, "status", "provider", "name", default=""))
         found, notes, unseen = await self._upstream(deployment, around, provider, before=before, now=now)
+        moved = provider and before not in ("", provider)
+        interrupts = moved or any(step.action == "recreate" or step.interrupts for step in found.steps)
+        way = filter(None, [beside(stored) if interrupts else ""])
         return DeploymentPlan(
             namespace=key.namespace,
             name=key.name,
@@ -117,7 +125,7 @@ class EditReader:
             steps=found.steps,
             waits=found.waits,
             warnings=found.warnings,
-            notes=(*found.notes, *_follows(live, stored, deployment), *notes),
+            notes=(*found.notes, *_follows(live, stored, deployment), *notes, *way),
             unseen=(*unseen, *templates.unseen),
         )
 

@@ -39,13 +39,6 @@ _OF_CORE = ("Validated", TEMPLATE_READY, "EngineSelected", "ProviderSelected", "
 _WORDS = {Action.REPLACE: "recreate", Action.FOREIGN: "conflict"}
 
 
-BESIDE = (
-    "without an outage: apply it under another name beside this one, with the same spec.gateway.group and weight 0, "
-    "and shift the weights once it is Ready (docs/side-by-side.md)"
-)
-"""What is said of an edit that recreates or interrupts a deployment with a route."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class EditFacts:
     """What the decisions of core and parts depend on beside the deployment."""
@@ -208,14 +201,7 @@ def planned(
             waits.append(conflict_text(step.wanted, step.live))
     shown = tuple(_shown(step, live.cluster, manager=names.provider_manager(host.name)) for step in steps)
     notes = ["what is no longer wanted is deleted once the new spec serves"] if later else []
-    notes += beside(deployment, shown)
     return UpstreamPlan(steps=shown, waits=tuple(waits), warnings=warnings, notes=tuple(notes))
-
-
-def beside(deployment: Resource, steps: Sequence[PlanStep]) -> list[str]:
-    """How the edit can be made without an outage, where it recreates or interrupts a deployment with a route."""
-    interrupted = any(step.action == _WORDS[Action.REPLACE] or step.interrupts for step in steps)
-    return [BESIDE] if interrupted and dig(deployment, "status", "gateway", "url") else []
 
 
 def deletions(objects: Sequence[Resource]) -> tuple[PlanStep, ...]:

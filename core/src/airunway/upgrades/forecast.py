@@ -161,7 +161,7 @@ def forecast(
             effect, why = Effect.BREAK, "; ".join(lost)
         elif more := _gained(objects, after):
             effect, why = Effect.UPDATE, "; ".join(more)
-    if effect is Effect.CREATE:  # it is created by the newest transformer
+    if effect in (Effect.CREATE, Effect.RECREATE):  # the newest transformer makes it
         later = [_Later(what="", effect=Effect.UPDATE, before=Effect.UPDATE)]
     else:
         later = list(_later(look, news, deployment, before=before, after=after))
@@ -295,7 +295,7 @@ def with_revision(
             "observedGeneration": deployment["metadata"].get("generation"),
         }
         others = [each for each in status.get("conditions") or () if each.get("type") != CONFIG_READY]
-        effective = config.status_for_provider() if config is not None else None
+        effective = config.status_for_provider(deployment) if config is not None else None
         status = {**status, "conditions": [*others, condition], "effectiveRuntimeConfig": effective}
         deployment = {**deployment, "status": status}
     verdicts = {kind.key: state.installed[kind.group, kind.kind] for kind in host.manifest.upstream}

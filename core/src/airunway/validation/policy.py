@@ -32,7 +32,7 @@ import yaml
 from airunway.api.bounds import MAX_CAUSES
 from airunway.api.names import DEFAULT_GPU_TYPE, DEVICE_CLASS_PREFIX
 from airunway.json_path import JsonPath, entries
-from airunway.references import is_image
+from airunway.references import OCI, is_image
 from airunway.resource import Resource, dig
 from airunway.schema import Violation
 from airunway.validation.uses import DIMENSIONS, Use, covers, fits, uses_of, uses_of_config
@@ -261,6 +261,9 @@ def _images(spec: Resource) -> Iterator[tuple[str, str]]:
         image = dig(spec, *path)
         if isinstance(image, str) and image:
             yield f"spec.{'.'.join(path)}", image
+    weights = dig(spec, "model", "uri")
+    if isinstance(weights, str) and weights:
+        yield "spec.model.uri", weights.removeprefix(OCI)
     for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key == "image":
             if isinstance(value, str) and value:

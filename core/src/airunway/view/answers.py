@@ -195,6 +195,27 @@ class Answer:
         return round((usage.completion - 1) / (self._last - self._first), 2)
 
 
+def counts_of(view: AnswerView) -> list[str]:
+    """Returns how fast an answer came and what the server counted, as words."""
+    found = []
+    if not isinstance(view.first_token, Unseen):
+        found.append(f"first token after {view.first_token * 1000:.0f} ms")
+        speed = view.tokens_per_second
+        found.append(f"tokens/s unknown: {speed.why}" if isinstance(speed, Unseen) else f"{speed:.1f} tokens/s")
+    usage = view.usage
+    if isinstance(usage, Unseen):
+        found.append(f"tokens unknown: {usage.why}")
+    else:
+        cached = f" ({usage.cached} cached)" if usage.cached else ""
+        asked = "?" if usage.prompt is None else str(usage.prompt)
+        answered = "?" if usage.completion is None else str(usage.completion)
+        found.append(f"{asked} tokens in{cached}, {answered} out")
+    found.append(f"{view.seconds:.2f} s in all")
+    if view.finish not in ("", "stop"):
+        found.append(f"ended by {view.finish}")
+    return found
+
+
 def request_body(
     task: Task,
     *,

@@ -324,14 +324,26 @@ def _header(deployment: Resource) -> str:
 
 
 def share_of(deployment: Resource) -> str:
-    """The share of a deployment, such as ``10 % of group chat, by the route of chat-v1``."""
+    """The share of a deployment, such as ``10 % of group chat, by the route of chat-v1``; with why it has none."""
     group, own = dig(deployment, "status", "gateway", "group"), word(dig(deployment, "metadata", "name"))
     if not isinstance(group, dict):
         return ""
     holder = word(group.get("holder"))
     by = "its own route" if holder == own else f"the route of {holder}"
     share = group.get("share")
-    return f"{share if isinstance(share, int) else 0} % of group {word(group.get('name'))}, by {by}"
+    percent = share if isinstance(share, int) else 0
+    why = "" if percent else f": {_why_no_share(deployment)}"
+    return f"{percent} % of group {word(group.get('name'))}, by {by}{why}"
+
+
+def _why_no_share(deployment: Resource) -> str:
+    ready = condition_of(deployment, "GatewayReady") or {}
+    if ready.get("reason") == "GroupMismatch":
+        return line(ready.get("message"))
+    if dig(deployment, "spec", "gateway", "weight") == 0:
+        return "its weight is 0"
+    served = (condition_of(deployment, "Served") or {}).get("status") == "True"
+    return "it has no ready replica" if served else "it has not served yet"
 
 
 def _template(deployment: Resource) -> TemplateUse | None:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from airunway.engines.metrics import ENGINE_METRICS, EngineMetrics
 from airunway.unseen import Unseen
 from airunway.view.base import ViewModel, line, word
 
@@ -32,78 +33,6 @@ _SERIES = re.compile(
 )
 _BOUND = re.compile(r'(?:^|,)\s*le="([^"]{1,32})"')
 
-
-@dataclass(frozen=True, kw_only=True)
-class EngineMetrics:
-    """The names of one engine's metrics, the newest release's first. A name that is empty in all releases: none has it.
-
-    A colon in a name is written as an underscore, and ``ray_`` before it is left out: Ray and some clients write it so.
-    """
-
-    engine: str
-    """Engine as in ``spec.engine.type``; its names begin with it and an underscore."""
-    running: tuple[str, ...]
-    """Gauge: requests in work."""
-    waiting: tuple[str, ...]
-    """Gauge: requests in the queue."""
-    kv_use: tuple[str, ...]
-    """Gauge: part of the KV cache in use, from 0 to 1."""
-    tokens: tuple[str, ...]
-    """Counter: generated tokens."""
-    first_token: tuple[str, ...]
-    """Histogram: seconds from a request to its first token."""
-    hint: str
-    """What makes its server report them, where it does not by default."""
-    paths: tuple[str, ...] = ("/metrics",)
-    """Where its server reports them."""
-
-
-ENGINE_METRICS: Mapping[str, EngineMetrics] = {
-    each.engine: each
-    for each in (
-        EngineMetrics(
-            engine="vllm",
-            running=("vllm_num_requests_running",),
-            waiting=("vllm_num_requests_waiting",),
-            kv_use=("vllm_kv_cache_usage_perc", "vllm_gpu_cache_usage_perc"),
-            tokens=("vllm_generation_tokens_total", "vllm_generation_tokens"),
-            first_token=("vllm_time_to_first_token_seconds",),
-            hint="vLLM reports them unless it runs with --disable-log-stats",
-        ),
-        EngineMetrics(
-            engine="sglang",
-            running=("sglang_num_running_reqs",),
-            waiting=("sglang_num_queue_reqs",),
-            kv_use=("sglang_token_usage",),
-            tokens=("sglang_generation_tokens_total",),
-            first_token=("sglang_time_to_first_token_seconds",),
-            hint="SGLang reports them with --enable-metrics",
-        ),
-        EngineMetrics(
-            engine="trtllm",
-            running=("trtllm_num_requests_running",),
-            waiting=("trtllm_num_requests_waiting",),
-            kv_use=("trtllm_kv_cache_utilization",),
-            tokens=("trtllm_generation_tokens_total",),
-            first_token=("trtllm_time_to_first_token_seconds",),
-            hint="TensorRT-LLM reports them with return_perf_metrics and enable_iter_perf_stats in its configuration",
-            paths=("/prometheus/metrics", "/metrics"),
-        ),
-        EngineMetrics(
-            engine="llamacpp",
-            running=("llamacpp_requests_processing",),
-            waiting=("llamacpp_requests_deferred",),
-            kv_use=("llamacpp_kv_cache_usage_ratio",),
-            tokens=("llamacpp_tokens_predicted_total",),
-            first_token=(),
-            hint="llama.cpp reports them with --metrics",
-        ),
-    )
-}
-"""Names by engine, as its releases of 2024 to 2026 have them."""
-
-METRICS_PATHS = ("/metrics", "/prometheus/metrics")
-"""All paths of the table."""
 
 _HISTOGRAM = ("_bucket", "_sum", "_count", "_created")
 _KNOWN = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -112,8 +112,12 @@ _EVERYTHING = FleetFilter()
 
 def fleet_view(deployments: Iterable[Resource], wanted: FleetFilter = _EVERYTHING) -> FleetView:
     """Returns the rows and groups of ModelDeployments; total over any JSON objects."""
-    every = [_row(deployment) for deployment in deployments]
-    rows = every if wanted is _EVERYTHING else [row for row in every if wanted.keeps(row)]
+    return fleet_of([fleet_row(deployment) for deployment in deployments], wanted)
+
+
+def fleet_of(every: Sequence[FleetRow], wanted: FleetFilter = _EVERYTHING) -> FleetView:
+    """Returns the view of rows that are known already: those of the deployments that changed are made anew."""
+    rows = [row for row in every if wanted is _EVERYTHING or wanted.keeps(row)]
     rows.sort(key=lambda row: (_PLACES[row.health], row.phase != "Failed", row.namespace, row.name))
     return FleetView(rows=tuple(rows), groups=tuple(_groups(rows)), total=len(every))
 
@@ -121,7 +125,8 @@ def fleet_view(deployments: Iterable[Resource], wanted: FleetFilter = _EVERYTHIN
 _PLACES = {health: place for place, health in enumerate(Health)}
 
 
-def _row(deployment: Resource) -> FleetRow:
+def fleet_row(deployment: Resource) -> FleetRow:
+    """Returns the row of a ModelDeployment; total over any JSON object."""
     status = deployment.get("status")
     if not isinstance(status, dict):
         status = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -142,6 +143,46 @@ def edit_step(live: Resource | None, stored: Resource) -> PlanStep:
     before, after = ({key: obj[key] for key in obj if key != "status"} if obj else None for obj in (live, stored))
     action = "create" if before is None else "keep" if _shown(before) == _shown(after) else "update"
     return replace(plan_step(action, before, after), restarts=False)
+
+
+def summary_of(plan: DeploymentPlan) -> str:
+    """Returns what a plan comes to, as words."""
+    if not plan.differs:
+        return "no difference"
+    counts = Counter(step.action for step in plan.steps if step.changes)
+    if not counts:
+        return "nothing changes upstream" if not plan.unseen else "what changes upstream is not known here"
+    text = ", ".join(f"{action} {count}" for action, count in counts.items())
+    restarts = [step.restarts for step in plan.steps if step.action != "create"]
+    if any(restarts):
+        outage = "; outage" if any(step.interrupts for step in plan.steps) else ""
+        return f"{text}; pods restart{outage}"
+    return f"{text}; pods may restart" if None in restarts else f"{text}; no pod restarts"
+
+
+def step_words(step: PlanStep) -> str:
+    """Returns what happens to an object, as words."""
+    match step.action:
+        case "create":
+            text = "is created"
+        case "delete":
+            text = "is deleted"
+        case "recreate":
+            instead = f"{step.becomes} is created instead" if step.becomes else "created again"
+            text = f"is deleted and {instead}: {', '.join(step.causes)} cannot be changed in place"
+        case "keep":
+            text = "stays as it is"
+        case "conflict":
+            text = "exists, and belongs to another owner"
+        case _ if step.only_records:
+            text = "is updated: labels and annotations only"
+        case _:
+            text = "is updated in place"
+    if step.action == "update" and step.restarts:
+        text += "; its pods restart"
+    if step.action == "update" and step.restarts is None:
+        text += "; it has no pod template, its operator may restart pods"
+    return "; ".join((text, *step.interrupts))
 
 
 def _becomes(before: Resource | None, after: Resource | None) -> str:

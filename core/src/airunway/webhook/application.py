@@ -1,4 +1,4 @@
-"""The webhook as a part of the core's process: every replica serves reviews, the leader rotates certificates."""
+"""The webhook, a source of the core: every replica serves reviews, the leader rotates certificates."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ class Webhook:
         """Let kopf run the admission server."""
         settings.admission.server = self.server
 
-    async def follow(self) -> None:
+    async def read(self) -> None:
+        """Nothing to wait for: the core leads before there are certificates, because its leader makes them."""
+
+    async def run(self) -> None:
         """The work of every replica, until cancelled."""
         await self._secret.follow()
 

@@ -119,10 +119,11 @@ def _cache_blockers(deployment: ModelDeployment, context: Context[Settings]) -> 
     if context.cache is None or not routed_by_pool(context) or context.upstream.api_version.endswith("/v1beta1"):
         return
     text = (
-        "behind a gateway's pool, Dynamo runs a Frontend beside each worker, which reads the tokenizer from the model "
-        "cache and can mount it since release 1.2 (v1beta1): upgrade Dynamo, or set spec.gateway.enabled to false"
+        "behind a gateway's pool, Dynamo runs a Frontend beside each worker, which reads the tokenizer from the "
+        "mounted weights and can mount them since release 1.2 (v1beta1): upgrade Dynamo, or set spec.gateway.enabled "
+        "to false"
     )
-    yield blocker("spec.model.cache.mode", text)
+    yield blocker(context.cache.asked_by, text)
 
 
 def _name_findings(

@@ -124,6 +124,7 @@ _engine = partial(
     serving_modes=("aggregated", "disaggregated"),
     gpu_support=True,
     model_cache=True,
+    image_volumes=True,
     cache_helpers=1,  # the Frontend, which reads the tokenizer
     scale_to_zero=True,
     multi_node=True,

@@ -105,6 +105,9 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         yield found
     if plan.several:
         yield from _set_blockers(deployment, plan)
+    elif spec.scaling.autoscaling is not None:
+        known = "the cluster does not serve InferenceSet v1beta1 (KAITO 0.11), whose number of replicas can change"
+        yield blocker("spec.scaling.autoscaling", f"a KAITO Workspace has one replica; {known}")
     elif replicas != 1:
         some = "serves exactly one replica: its Service reaches the first pod only"
         text = some if replicas else "cannot be scaled to zero; set spec.suspend to stop the model"

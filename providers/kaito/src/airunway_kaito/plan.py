@@ -4,8 +4,9 @@ A preset is KAITO's own recipe for a model: it chooses image, command and GPUs. 
 preset is used if the deployment leaves image and arguments to KAITO. Any field that changes what the container runs or
 where, and that a preset cannot express, makes it a template (README.md has the table).
 
-Several replicas need an InferenceSet. A change from one kind to the other stops the model first, so what exists keeps
-its kind for as long as that can run it, and a new deployment starts as what can be scaled.
+Several replicas, or a number that follows the load, need an InferenceSet. A change from one kind to the other stops the
+model first, so what exists keeps its kind for as long as that can run it, and a new deployment starts as what can be
+scaled.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def is_a_set(deployment: ModelDeployment, context: Context[Settings]) -> bool:
     """Whether the deployment is written as an InferenceSet."""
     if INFERENCE_SET.key not in context.served:
         return False
-    if context.live_kind == INFERENCE_SET.key or deployment.spec.scaling.replicas != 1:
+    scaling = deployment.spec.scaling
+    if context.live_kind == INFERENCE_SET.key or scaling.replicas != 1 or scaling.autoscaling is not None:
         return True
     if context.live_kind == WORKSPACE.key:
         return False
@@ -125,8 +127,8 @@ def _template_causes(
         # A config's pull secrets are no cause: a preset's image is KAITO's, and they must not make templates of all
         # presets in a namespace.
         ("RuntimeConfig token", shared and not own and not has_place),
-        ("spec.model.cache", context.cache is not None),
-        ("spec.model.source", spec.model.source == "custom"),
+        ("spec.model.cache", context.cache is not None and context.cache.claim),
+        ("spec.model.source", spec.model.source != "huggingface"),
         ("spec.model.task", spec.model.task != "generate"),
         ("spec.model.storage.volumes", spec.model.storage.volumes),
         ("spec.resources.gpu.type", spec.resources.gpu.type != DEFAULT_GPU_TYPE),

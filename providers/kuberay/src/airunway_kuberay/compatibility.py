@@ -123,7 +123,13 @@ def _counts(deployment: ModelDeployment, context: Context[Settings]) -> Iterator
     spec = deployment.spec
     split, scales = is_disaggregated(deployment), overridden(deployment, "autoscaling")
     path = "spec.provider.overrides.autoscaling"
-    if isinstance(scales, dict):
+    if spec.scaling.autoscaling is not None:
+        if scales:
+            yield blocker(path, "both scaling.autoscaling and overrides.autoscaling are set: keep one")
+        if spec.scaling.autoscaling.metric == "KVCache":
+            text = "Ray scales by requests under way and not by the KV cache: set metric Requests, or remove it"
+            yield blocker("spec.scaling.autoscaling.metric", text)
+    elif isinstance(scales, dict):
         most = scales.get("maxReplicas")
         if split:
             yield blocker(path, f"{path} is for aggregated serving: remove it, and set scaling.prefill and decode")

@@ -155,8 +155,10 @@ MANIFEST = ProviderManifest(
             serving_modes=("aggregated", "disaggregated"),
             gpu_support=True,
             model_cache=True,
+            image_volumes=True,
             cache_helpers=1,  # the head, where Ray builds the application
             scale_to_zero=True,
+            autoscaling="Own",
             path_routing=True,
             api_formats=("openai-chat",),
         ),

@@ -106,7 +106,7 @@ def _interrupts(deployment: ModelDeployment, context: Context[Settings]) -> dict
 def is_stopped(deployment: ModelDeployment) -> bool:
     """Whether nothing should run: zero replicas, and no autoscaler that would start the model at a request."""
     spec = deployment.spec
-    scales = overridden(deployment, "autoscaling", "maxReplicas")
+    scales = spec.scaling.autoscaling is not None or overridden(deployment, "autoscaling", "maxReplicas")
     return spec.serving.mode == "aggregated" and spec.scaling.replicas == 0 and not scales
 
 

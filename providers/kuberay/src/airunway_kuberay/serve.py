@@ -60,7 +60,9 @@ def group_sizes(deployment: ModelDeployment) -> dict[str, tuple[Sizing, int]]:
             group: (sizing(deployment, role), asked.replicas if asked is not None else 1)
             for group, (role, asked) in roles.items()
         }
-    return {WORKERS: (sizing(deployment), scaling.replicas)}
+    follows = scaling.autoscaling
+    least = scaling.replicas if follows is None else 1 if follows.min_replicas is None else follows.min_replicas
+    return {WORKERS: (sizing(deployment), least)}
 
 
 _CPUS = 8
@@ -156,12 +158,24 @@ def autoscaling(deployment: ModelDeployment, context: Context[Settings]) -> Reso
 
     Empty if the deployment requests no autoscaling.
     """
+    if (asked := deployment.spec.scaling.autoscaling) is not None:
+        return {
+            "min_replicas": 1 if asked.min_replicas is None else asked.min_replicas,
+            "max_replicas": asked.max_replicas,
+            "target_ongoing_requests": asked.target,
+            "downscale_delay_s": _seconds(asked.scale_down_stabilization or "5m"),
+        }
     wish = overridden(deployment, "autoscaling")
     if not (isinstance(wish, dict) and "maxReplicas" in wish):
         return {}
     target = wish.get("targetOngoingRequests") or context.settings.target_ongoing_requests
     bounds = {"min_replicas": deployment.spec.scaling.replicas, "max_replicas": wish["maxReplicas"]}
     return {**bounds, "target_ongoing_requests": target}
+
+
+def _seconds(duration: str) -> int:
+    """The seconds of a duration with one unit, as the API server admits it."""
+    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
 
 
 def _own_counts(deployment: ModelDeployment, context: Context[Settings]) -> dict[str, Resource]:
@@ -171,9 +185,10 @@ def _own_counts(deployment: ModelDeployment, context: Context[Settings]) -> dict
     for group, (_, replicas) in group_sizes(deployment).items():
         # At zero the RayService is suspended, so the applications do not matter.
         found[group] = {"num_replicas": max(1, replicas)}
-        if isinstance(wish, dict) and "maxReplicas" in wish:
-            found[group] = {"autoscaling_config": autoscaling(deployment, context)}
-            if not (context.has(COUNTS_APART) or wish.get("targetOngoingRequests")):
+        if bounds := autoscaling(deployment, context):
+            found[group] = {"autoscaling_config": bounds}
+            named = deployment.spec.scaling.autoscaling is not None or dig(wish, "targetOngoingRequests")
+            if not (context.has(COUNTS_APART) or named):
                 del found[group]["autoscaling_config"]["target_ongoing_requests"]
     return found
 

@@ -75,7 +75,8 @@ def _wanted(deployment: ModelDeployment, cluster: Resource) -> dict[str, int]:
     if is_stopped(deployment):
         return {}
     wanted = {group: count for group, (_, count) in group_sizes(deployment).items()}
-    most = overridden(deployment, "autoscaling", "maxReplicas")
+    scaling = deployment.spec.scaling.autoscaling
+    most = scaling.max_replicas if scaling is not None else overridden(deployment, "autoscaling", "maxReplicas")
     if isinstance(most, int) and not isinstance(most, bool):
         asked = number(cluster, "status", "desiredWorkerReplicas")
         wanted = {group: max(least, min(asked, most)) for group, least in wanted.items()}

@@ -67,6 +67,7 @@ MANIFEST = ProviderManifest(
             serving_modes=("aggregated", "disaggregated"),
             gpu_support=True,
             model_cache=True,
+            image_volumes=True,
             scale_to_zero=True,
             multi_node=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),

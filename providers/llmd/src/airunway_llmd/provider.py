@@ -211,7 +211,7 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings], *,
         deployment,
         pool=picker.pool_of(deployment, selector=pool_labels(deployment), port=SERVING_PORT),
         image=settings.picker_image,
-        config=picker.config_of(release, plugins),
+        config=picker.config_of(release, plugins, hold_for=picker.hold_for(deployment)),
         requests={"cpu": settings.picker_cpu, "memory": settings.picker_memory},
         labels=context.runtime.labels,
         pull_secrets=[*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets],
@@ -229,16 +229,28 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     components = [
         _component(deployment, observed, context, role, workload) for role, workload in zip(roles, found, strict=True)
     ]
+    pool = None
     if _has_pool(deployment, context):
         components.append(picker.component(deployment, observed, selector=pool_labels(deployment)))
+        pool = Pool(
+            name=deployment.metadata.name, port=SERVING_PORT, holds_requests=_holds(deployment, observed, context)
+        )
     return Observation(
         components=tuple(components),
         replicas=sum((workload.replicas for workload in found), Replicas()),
         endpoint=workloads.endpoint(deployment, observed, SERVING_PORT, target=SERVING_PORT),
         up_to_date=all(workload.up_to_date for workload in found),
         observed=all(workload.observed for workload in found if workload.exists),
-        pool=Pool(name=deployment.metadata.name, port=SERVING_PORT) if _has_pool(deployment, context) else None,
+        pool=pool,
     )
+
+
+def _holds(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> bool | None:
+    """Whether the picker holds requests while no replica runs; None if it is never to."""
+    release = picker.release_of(context.settings.picker_image, context.settings.picker_version)
+    if not picker.hold_for(deployment) or release is None or not release.holds:
+        return None
+    return picker.holds(observed.find(workloads.DEPLOYMENT.kind, picker.name_of(deployment)))
 
 
 def _component(

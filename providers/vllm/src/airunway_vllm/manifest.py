@@ -23,7 +23,9 @@ TRANSFORMERS = with_defaults(
     vllm_image="vllm/vllm-openai:v0.23.0",
 )
 
-_engine = partial(EngineCapability, gpu_support=True, model_cache=True, scale_to_zero=True, path_routing=True)
+_engine = partial(
+    EngineCapability, gpu_support=True, model_cache=True, image_volumes=True, scale_to_zero=True, path_routing=True
+)
 
 MANIFEST = ProviderManifest(
     name="vllm",

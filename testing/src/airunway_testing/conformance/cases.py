@@ -52,6 +52,8 @@ class Toggle:
 
 
 _ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi", "cpu": "1"}
+_WEIGHTS = "oci://registry.example/weights@sha256:{:064}"
+_OF_IMAGE = {"source": "oci", "uri": _WEIGHTS.format(1)}
 _VOLUME = {"name": "data", "claimName": "claim", "mountPath": "/data"}
 
 
@@ -104,6 +106,7 @@ TOGGLES: Mapping[str, Toggle] = {
     "spec.model.id": _at("model.id", "org/other/file.gguf"),
     "spec.model.servedName": _at("model.servedName", "other"),
     "spec.model.source": _at("model.source", "custom", "huggingface"),
+    "spec.model.uri": _at("model.uri", _WEIGHTS.format(2), before={"model": _OF_IMAGE}),
     "spec.model.task": _at("model.task", "embed"),
     "spec.model.storage.volumes[].name": _volume(name="other"),
     "spec.model.storage.volumes[].claimName": _volume(claimName="other"),

@@ -17,13 +17,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from airunway.api import names
+from airunway.engines.metrics import ENGINE_METRICS
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NODE, POD, Client, Reflector, load_config, strip_managed_fields, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.snapshots.loads import engine_of, ready_pods
 from airunway.snapshots.reading import pod_sources
 from airunway.templates.expansion import effective
-from airunway.view.engine_metrics import ENGINE_METRICS
 from airunway_testing.background import in_background
 from airunway_testing.engine_load import EngineLoad
 from airunway_testing.model_server import ModelServer, Serves, model_server

@@ -23,8 +23,9 @@ from airunway_testing.sandbox.errors import SandboxError
 class Sample:
     """A manifest, what it shows, and how to tell that it has shown it.
 
-    `phase` and `says` are what the status must come to; a sample that is to be `refused` never gets one. One that has
-    to have a node `alone` is applied before the others, which would each take a part of one.
+    `phase` and `says` are what the status must come to, and `share` is the percent of its group's requests where there
+    is a Gateway; a sample that is to be `refused` never gets a status. One that has to have a node `alone` is applied
+    before the others, which would each take a part of one.
     """
 
     path: Path
@@ -33,6 +34,7 @@ class Sample:
     says: str = ""
     refused: bool = False
     alone: bool = False
+    share: int = 0
 
     @property
     def name(self) -> str:
@@ -41,7 +43,8 @@ class Sample:
 
     def is_shown_by(self, deployment: Resource) -> bool:
         status = deployment.get("status") or {}
-        return status.get("phase") == self.phase and self.says in str(status.get("message"))
+        shared = not self.share or dig(status, "gateway", "group", "share") == self.share
+        return status.get("phase") == self.phase and self.says in str(status.get("message")) and shared
 
 
 _INDEX = "index.toml"
@@ -60,14 +63,16 @@ TYPO = Sample(
 CACHED = (
     Sample(
         path=TYPO.path.with_name("shared-8b.yaml"),
-        shows="weights on a shared claim: fetched once, by a Job, and mounted read-only",
+        shows="weights on a shared claim: fetched once, by a Job, and mounted read-only; nine of ten requests",
+        share=90,
     ),
     Sample(
         path=TYPO.path.with_name("shared-8b-canary.yaml"),
-        shows="a second deployment of these weights: nothing is downloaded again",
+        shows="a second version beside it, with the same weights: nothing is downloaded again; one of ten requests",
+        share=10,
     ),
 )
-"""Shown where the sandbox has storage and a provider that is selected by itself."""
+"""Shown where the sandbox has storage and a provider that is selected by itself; the shares where it has a Gateway."""
 
 
 MODEL = "acme/tiny"

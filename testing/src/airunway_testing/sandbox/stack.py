@@ -144,7 +144,7 @@ def sandbox(
             simulators=tuple(simulator.name for simulator in simulators),
             samples=(
                 *(sample for choice in chosen for sample in choice.samples),
-                *(_cached(chosen) if storage else ()),
+                *(_cached(chosen, gateway=gateway) if storage else ()),
             ),
             parts=parts,
         )
@@ -169,9 +169,11 @@ def sandbox(
         yield result
 
 
-def _cached(chosen: Sequence[Choice]) -> Sequence[Sample]:
+def _cached(chosen: Sequence[Choice], *, gateway: bool) -> Sequence[Sample]:
     """The samples with a cache, where a provider is chosen that a deployment gets without naming it."""
-    return CACHED if any(choice.caches for choice in chosen) else ()
+    if not any(choice.caches for choice in chosen):
+        return ()
+    return CACHED if gateway else [replace(sample, share=0) for sample in CACHED]
 
 
 def _nodes(providers: int) -> tuple[SimulatedNode, ...]:

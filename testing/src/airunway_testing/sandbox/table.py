@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of
@@ -13,7 +13,7 @@ from airunway.table import format_table
 
 @dataclass(frozen=True)
 class Row:
-    """One deployment, in the columns of ``kubectl get md``, with its message."""
+    """One deployment, in the columns of ``kubectl get md``, with its share of a group's requests and its message."""
 
     name: str
     model: str
@@ -21,12 +21,14 @@ class Row:
     provider: str
     phase: str
     ready: str
+    share: str
     reason: str
     message: str
 
 
 def row_of(deployment: Resource) -> Row:
     status = deployment.get("status") or {}
+    share = dig(status, "gateway", "group", "share")
     return Row(
         name=key_of(deployment).name,
         model=dig(deployment, "spec", "model", "id", default=""),
@@ -34,6 +36,7 @@ def row_of(deployment: Resource) -> Row:
         provider=dig(status, "provider", "name", default="-"),
         phase=status.get("phase", "-"),
         ready=dig(status, "replicas", "summary", default="-"),
+        share=f"{share} %" if isinstance(share, int) else "-",
         reason=status.get("reason", "-"),
         message=printable(status.get("message", "")),
     )
@@ -49,6 +52,7 @@ def short(message: str) -> str:
 
 
 def as_text(rows: Iterable[Row]) -> str:
-    """The rows as kubectl would print them, with the beginnings of their messages."""
-    cells = [astuple(replace(row, message=short(row.message))) for row in rows]
-    return format_table([field.name for field in fields(Row)], cells)
+    """The rows as kubectl would print them, with the beginnings of their messages; shares only if there are any."""
+    found = [asdict(replace(row, message=short(row.message))) for row in rows]
+    names = [name for name in Row.__dataclass_fields__ if name != "share" or any(row[name] != "-" for row in found)]
+    return format_table(names, [[row[name] for name in names] for row in found])
