@@ -20,8 +20,9 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.process.part import Part, Work
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
-from airunway.resource import ObjectKey, Resource, condition_of, dig, kept
+from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, mapping_at
 from airunway.revisions.revision import waits_for
+from airunway.routing.holding import holds_at_zero
 from airunway.runtime.crd_versions import translation_status
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import cache_reads, is_routed
@@ -233,7 +234,7 @@ class ProviderApplication(Part):
             [_as_read(condition_of(deployment, type_)) for type_ in _READ_CONDITIONS],
             route,
             route_warnings(deployment),
-            dig(status, "gateway", "holdsRequests"),
+            holds_at_zero(deployment) and mapping_at(status, "gateway").get("holdsRequests"),
             cache_reads(deployment),
         )
 
