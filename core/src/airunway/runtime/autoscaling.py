@@ -27,7 +27,7 @@ from airunway.plugins.contract import Context, Finding, Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import SCALED_OBJECT, ProviderHost
 from airunway.redaction import redacted
-from airunway.resource import Resource, condition_of, dig, entries_at, key_of, mapping_at, text_at
+from airunway.resource import ObjectKey, Resource, condition_of, dig, entries_at, key_of, mapping_at, text_at
 from airunway.routing.holding import holds_requests
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState, provider_mark
@@ -40,6 +40,8 @@ _POLLING = 15
 """Seconds between two questions of KEDA to Prometheus."""
 _FAILURES = 4
 """Failed questions after which KEDA keeps the replicas that there are."""
+_MOST_HELD = 10_000
+"""More requests than a picker holds."""
 
 _NOT_INSTALLED = (
     "KEDA is not installed (keda.sh/v1alpha1): install it, or remove scaling.autoscaling; replicas stay as they are"
@@ -122,23 +124,39 @@ def autoscaler(
         "apiVersion": f"{SCALED_OBJECT.group}/{SCALED_OBJECT.versions[0]}",
         "kind": SCALED_OBJECT.kind,
         "metadata": {"name": state.key.name},
-        "spec": _spec(state.deployment, autoscaling, context.engine, pods=pods, prometheus=prometheus),
+        "spec": _spec(
+            state.key,
+            autoscaling,
+            context.engine,
+            pods=pods,
+            prometheus=prometheus,
+            pool=holds_requests(state.deployment).pool if autoscaling.floor == 0 else "",
+        ),
     }
     whose = our_labels(state.deployment, provider_mark(host.name))
     return (complete(made, owner=state.deployment, labels=whose, propagated=propagated),)
 
 
-def _spec(deployment: Resource, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource) -> Resource:
-    key, fewest = key_of(deployment), _fewest(autoscaling, deployment)
-    pool = holds_requests(deployment).pool if fewest == 0 else ""
-    triggers = [
-        _trigger(name, query, threshold, prometheus)
-        for name, query, threshold in _queries(autoscaling, engine, pods, namespace=key.namespace, pool=pool)
-    ]
-    idle = _seconds(autoscaling.idle)
+def _spec(
+    key: ObjectKey, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource, pool: str
+) -> Resource:
+    """`pool` is the InferencePool whose picker holds requests; empty: the last replica stays."""
+    metrics, by_requests = ENGINE_METRICS[engine], autoscaling.measures is Metric.REQUESTS
+    query = (requests_query if by_requests else kv_cache_query)(metrics, pods)
+    waiting = held_query(key.namespace, pool)
+    if pool:
+        query = also_at_zero(query, key.namespace, pool)
+        query = f"{query} + {waiting}" if by_requests else query
+    name = "requests" if by_requests else "kv-cache"
+    triggers = [_trigger(name, query, threshold=autoscaling.target, prometheus=prometheus)]
+    if pool and not by_requests:  # it only wakes the model: no number of requests asks for more than one replica
+        triggers.append(
+            _trigger("wake", waiting, threshold=autoscaling.max_replicas * _MOST_HELD, prometheus=prometheus)
+        )
+    fewest, idle = max(1, autoscaling.floor), _seconds(autoscaling.idle)
     return {
         "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "name": key.name},
-        "minReplicaCount": fewest,
+        "minReplicaCount": 0 if pool else fewest,
         "maxReplicaCount": autoscaling.max_replicas,
         "pollingInterval": _POLLING,
         "cooldownPeriod": idle,
@@ -149,28 +167,12 @@ def _spec(deployment: Resource, autoscaling: Autoscaling, engine: str, *, pods: 
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": _seconds(autoscaling.window)}}
             },
         },
-        "fallback": {"failureThreshold": _FAILURES, "replicas": max(1, fewest), "behavior": "currentReplicasIfHigher"},
+        "fallback": {"failureThreshold": _FAILURES, "replicas": fewest, "behavior": "currentReplicasIfHigher"},
         "triggers": triggers,
     }
 
 
-def _queries(
-    autoscaling: Autoscaling, engine: str, pods: str, *, namespace: str, pool: str
-) -> list[tuple[str, str, int]]:
-    """Name, query and threshold of each trigger; `pool` is that whose picker holds requests, else empty."""
-    metrics, by_requests = ENGINE_METRICS[engine], autoscaling.measures is Metric.REQUESTS
-    name, query = ("requests", requests_query) if by_requests else ("kv-cache", kv_cache_query)
-    found = (name, query(metrics, pods), autoscaling.target)
-    if not pool:
-        return [found]
-    held, load = held_query(namespace, pool), also_at_zero(found[1], namespace, pool)
-    if by_requests:
-        return [(name, f"{load} + {held}", autoscaling.target)]
-    # Requests that wait start the first replica; by their number none is added.
-    return [(name, load, autoscaling.target), ("wake", held, autoscaling.max_replicas * 10_000)]
-
-
-def _trigger(name: str, query: str, threshold: int, prometheus: Resource) -> Resource:
+def _trigger(name: str, query: str, *, threshold: int, prometheus: Resource) -> Resource:
     trigger: Resource = {
         "type": "prometheus",
         "name": name,
