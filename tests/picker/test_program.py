@@ -101,6 +101,9 @@ def made(
     for usual, own in zip(PORTS, ports, strict=True):
         text = text.replace(str(usual), str(own))
     found: list[Resource] = json.loads(text)
+    if ports is not PORTS:  # the usual ones are defaults of the program
+        (container,) = of_kind(found, "Deployment")["spec"]["template"]["spec"]["containers"]
+        container["args"] += [f"--grpc-port={ports[0]}", f"--metrics-port={ports[2]}"]
     return found
 
 
