@@ -24,7 +24,10 @@ SAID = {"type": "LORA", "rank": 64, "baseModel": "meta-llama/Llama-3.1-8B-Instru
 
 @pytest.mark.parametrize("folder", ["", "sql/"])
 async def test_a_download_reports_the_adapter_also_when_it_is_complete_already(claim: Claim, folder: str) -> None:
-    files = {f"{folder}adapter_config.json": json.dumps(CONFIG), f"{folder}adapter_model.safetensors": b"weights"}
+    files: dict[str, str | bytes] = {
+        f"{folder}adapter_config.json": json.dumps(CONFIG),
+        f"{folder}adapter_model.safetensors": b"weights",
+    }
     async with model_hub([Repository("acme/lora", files)]) as hub:
         claim.environment["HF_ENDPOINT"] = hub.endpoint
         uri = f"hf://acme/lora/{folder}".rstrip("/")

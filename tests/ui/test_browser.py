@@ -132,7 +132,10 @@ async def test_a_first_model_runs_by_the_keyboard_alone(
         await tab_to(found, "a[href$='/edit']")
         await press("Enter")
         await found.sees("Edit first", "h1")
-        await found.page.fill("#f-image", "registry.example/team/other:2")
+        await tab_to(found, "#more > summary")
+        await press("Enter")
+        await tab_to(found, "#f-image")
+        await write("registry.example/team/other:2")
         await found.sees("registry.example/team/other:2", "#checks")
         text = await found.text("#checks")
         assert any(word in text for word in ("restart", "recreate", "created again")), text
@@ -207,11 +210,15 @@ async def test_hostile_texts_run_nothing_and_leave_the_layout(
                 assert wide <= 0, path
             await found.open(f"/?ns={key.namespace}&q={'%3Cscript%3E'}")
             await found.open(f"/d/{key.namespace}/llama/ask")
+            await found.page.fill("#prompt", "Why is the sky blue?")
+            await found.page.keyboard.press("Enter")
+            await found.sees("blue? sky the is Why", "#dialogue")
+            await found.sees("first token after", "#counts")
+            await shot(found, "ask")
             await found.page.fill("#prompt", f"two {MARKUP} one")
             await found.page.keyboard.press("Enter")
-            await found.sees("first token after", "#counts")
+            await found.sees("src=x <img two", "#dialogue")
             assert "<script>alert(2)</script>" in await found.text("#dialogue")
-            await shot(found, "ask")
             assert found.wrong == []
 
 

@@ -10,7 +10,10 @@ import pytest
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER, CoreDecision, decide
 from airunway.resource import Resource, condition_of, format_time
+from airunway.selection.choice import forbidden_by
 from airunway.selection.facts import EngineFacts, ProviderFacts
+from airunway.validation import Violation
+from airunway.validation.policy import parse_policy
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ENGINE = EngineFacts(name="vllm", modes=frozenset({"aggregated"}), gpu=True, cpu=True, flags=frozenset())
@@ -124,3 +127,24 @@ def test_real_llmd_4_where_nothing_was_made_there_is_nothing_to_keep() -> None:
     for type_ in ("ProviderSelected", "ConfigValid"):
         said = condition_of({"status": status}, type_) or {}
         assert (said["status"], said["reason"]) == ("False", "ProviderNotFound")
+
+
+def test_a_lost_status_hands_nothing_over_that_could_not_be_handed_over_before() -> None:
+    deployment = {**switched(), "status": {}}
+    status = decided(deployment, provider("llmd"), provider("kaito", ready=False)).status
+    assert status["provider"]["name"] == "llmd"
+    wrong = Violation(path="spec.model.id", reason="Invalid", message="is wrong")
+    status = decide(deployment, violations=[wrong], providers=[provider("llmd")], selector=True, now=NOW).status
+    assert status["provider"]["name"] == "llmd"
+    status = decide(deployment, violations=[wrong], providers=[provider("llmd")], selector=False, now=NOW).status
+    assert "provider" not in status, "a custom selector's field is its own"
+
+
+def test_a_finalizer_that_a_user_sets_does_not_pass_the_policy() -> None:
+    forged = {**switched(), "status": {}}
+    del forged["spec"]["provider"]
+    policy = parse_policy("rules: [{providers: [kaito]}]")
+    (found,) = forbidden_by(policy, forged, namespace_labels={})
+    assert "llmd" in found.message
+    forged["metadata"]["finalizers"] = []
+    assert forbidden_by(policy, forged, namespace_labels={}) == []

@@ -14,6 +14,7 @@ from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.owned.plan import Action, Step
 from airunway.plugins.contract import Transformer, Upstream
+from airunway.plugins.host import SCALED_OBJECT
 from airunway.resource import Resource, copy_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.plan import Decision, Do, decide, observe
@@ -81,6 +82,23 @@ def test_a_denial_takes_nothing_away_that_runs(toy: MakeHost, plain: MakeDeploym
     objects = made(host, deployment)
     deployment["status"]["selection"] = {"candidates": []}
     assert decided(host, state(host, deployment, *objects)).do is Do.APPLY
+
+
+def test_a_lost_status_takes_nothing_away_whatever_the_core_knows_by_then(toy: MakeHost, plain: MakeDeployment) -> None:
+    """After the restore of a backup the core may find the template gone, or leave the choice to another selector."""
+    host = toy()
+    objects = made(host, plain())
+
+    def becomes(provider: Resource, *live: Resource, settled: bool = True) -> Do:
+        view = state(host, plain(), *live, settled=settled)
+        status = {**view.deployment["status"], "provider": provider}
+        return decided(host, replace(view, deployment={**view.deployment, "status": status})).do
+
+    assert becomes({}, *objects) is Do.SKIP
+    assert becomes({}, settled=False) is Do.SKIP, "what is not seen yet may be there"
+    assert becomes({}) is Do.FINALIZE, "there is nothing to take away"
+    assert becomes({"name": "other"}, *objects) is Do.FINALIZE
+    assert becomes({"resourceName": "llama"}, *objects) is Do.FINALIZE, "a selector has taken its choice back"
 
 
 def test_nothing_is_done_while_a_cache_is_incomplete(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -168,7 +186,8 @@ def test_a_required_kind_that_is_missing_is_waited_for(toy: MakeHost, plain: Mak
 
 
 def test_another_required_kind_that_is_missing_is_named(toy: MakeHost, plain: MakeDeployment) -> None:
-    host = toy(upstream=tuple(replace(kind, required=True) for kind in toy().manifest.upstream))
+    kinds = (kind for kind in toy().manifest.upstream if kind is not SCALED_OBJECT)
+    host = toy(upstream=tuple(replace(kind, required=True) for kind in kinds))
     installed = there(host)
     installed["toy.example.org", "Option"] = Installed(
         upstream=None, reason="UpstreamNotInstalled", message="no options"

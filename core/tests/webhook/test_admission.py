@@ -345,6 +345,19 @@ async def test_a_finalizer_that_a_user_sets_does_not_settle_a_deployment() -> No
     assert [question.split()[1] for question in rights.asked] == ["ConfigMap", "Secret"]
 
 
+async def test_a_finalizer_of_a_new_deployment_is_judged_as_the_name_of_its_provider() -> None:
+    """A restored deployment keeps the provider whose finalizer it has; so would one that a user gives a finalizer."""
+    cluster = Cluster([ACME, EXPLICIT], policy=policy("rules: [{providers: [acme, explicit]}]"))
+    forged = deployment(image="a/b")
+    forged["metadata"]["finalizers"] = [names.provider_finalizer("explicit")]
+    rights = Rights()
+    assert await answer(cluster, forged, rights=rights) == ReviewResult()
+    assert [question.split()[1] for question in rights.asked] == ["Pod", "ConfigMap"]
+    assert (await answer(cluster, forged, rights=Rights("Pod"))).refusal is not None
+    cluster = Cluster([ACME, EXPLICIT], policy=policy("rules: [{providers: [acme]}]"))
+    assert refusal_of(await answer(cluster, forged))[0] == 403
+
+
 async def test_a_provider_without_its_upstream_is_not_asked_about_unless_there_is_no_other() -> None:
     away = provider("big", kind="Secret", rank=9, installed=False)
     for providers, asked in (([ACME, away], ["ConfigMap"]), ([away], ["Secret"])):

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.resource import Resource, condition_of, dig, managed_by
-from airunway.selection.facts import ProviderFacts
+from airunway.selection.facts import ProviderFacts, holder_of
 from airunway.status.conditions import Condition
 from airunway.status.events import Event
 from airunway.status.rollup import Fault
@@ -56,10 +56,17 @@ class CorePass:
         """Whether the provider in the status is of the core's own choice, and not of a custom selector's."""
         return self.selector or chose_by_core(self.deployment)
 
+    @property
+    def before(self) -> str | None:
+        """The provider that the deployment has already."""
+        return dig(self.live, "provider", "name") or holder_of(self.deployment)
+
     def copy_provider(self) -> None:
         """Keep the provider; one that a custom selector wrote is left to the selector."""
         if self.chose:
             self.copy_fields("provider")
+            if self.before and "provider" not in self.status:
+                self.status["provider"] = {"name": self.before}
 
 
 def chose_by_core(deployment: Resource) -> bool:

@@ -35,7 +35,7 @@ from airunway.revisions.revision import CACHE, PROVIDER, SETTINGS, TEMPLATE, Sta
 from airunway.revisions.same_spec import adopted_by
 from airunway.revisions.wanted import wanted_revision
 from airunway.selection.choice import EngineChoice, misfit, select_engine, select_provider
-from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, is_undecided, refusals
+from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, holder_of, is_undecided, refusals
 from airunway.selection.provider import (
     EXPLICIT,
     NO_HEALTHY,
@@ -185,7 +185,7 @@ class _Pass(CorePass):
             rolls_out=rolled_out_by(config),
         )
         made = next_revision(current, wanted, standing, now=self.now)
-        if not current and made.get("hash") and _held_by(deployment) is not None:
+        if not current and made.get("hash") and holder_of(deployment) is not None:
             text = f"revision {made['hash']} was made again; objects of another one are changed to it"
             self.events.append(Event(reason="RevisionMadeAgain", note=f"The status was lost: {text}"))
         return made
@@ -229,7 +229,7 @@ class _Pass(CorePass):
             return template.fault
         if (hindered := self._hindered_handover()) is not None:
             return self._hold_back(*hindered)
-        before: str | None = dig(self.live, "provider", "name") or _held_by(self.deployment)
+        before = self.before
         refused = refusals(self.deployment) if self.selector and is_undecided(self.deployment) else {}
         if before in refused:
             before = None  # it refused and nothing exists yet: the others are considered
@@ -279,7 +279,7 @@ class _Pass(CorePass):
         previous provider's finalizer shows that it has objects. A provider that runs the deployment already keeps it
         while its config is gone.
         """
-        named, before = dig(self.deployment, "spec", "provider", "name"), dig(self.live, "provider", "name")
+        named, before = dig(self.deployment, "spec", "provider", "name"), self.before
         if not named or not before or names.provider_finalizer(before) not in finalizers_of(self.deployment):
             return None
         next_ = self.by_name.get(named)
@@ -490,12 +490,6 @@ def rolled_out_by(config: EffectiveConfig | None) -> tuple[str, ...]:
 def _holders(deployment: Resource) -> list[str]:
     """The providers whose finalizers a deployment has."""
     return [name for each in finalizers_of(deployment) if (name := names.provider_of_finalizer(each))]
-
-
-def _held_by(deployment: Resource) -> str | None:
-    """The provider whose finalizer a deployment has, where its status has been lost: its objects may serve."""
-    holders = _holders(deployment)
-    return holders[0] if len(holders) == 1 and not condition_of(deployment, "Validated") else None
 
 
 def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource:

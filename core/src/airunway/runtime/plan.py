@@ -139,8 +139,10 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     if not state.is_mine:
         # A dry run changes nothing upstream: our objects stay until it is over.
         # An object that cannot be read would run on beside what the next provider makes.
-        # A status that was lost says nothing: the core chooses anew, and keeps who has a finalizer.
-        lost = state.validated is None and not dig(deployment, "status", "provider", "name")
+        # A status that was lost says nothing: the core keeps who has a finalizer, once it knows the spec to be valid
+        # and the template to be there; a custom selector may answer later still.
+        known = dig(deployment, "status", "provider", "name") or dig(deployment, "status", "provider", "resourceName")
+        lost = not known and (state.validated is None or bool(state.ours) or not state.settled)
         stays = lost or state.dry_run or _unread(state, host) is not None
         return Decision(do=Do.SKIP if stays else Do.FINALIZE)
     if state.validated is None:

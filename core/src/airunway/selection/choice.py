@@ -13,7 +13,7 @@ from datetime import datetime
 from airunway.api.base import ParseError
 from airunway.api.modeldeployment import defaulted_spec
 from airunway.resource import Resource, dig
-from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, Request, request_of
+from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, Request, holder_of, request_of
 from airunway.selection.provider import NO_HEALTHY, ProviderChoice, choose_provider, unsupported, weigh_at_best
 from airunway.validation import Violation
 from airunway.validation.policy import Grants, Policy, violations
@@ -259,6 +259,7 @@ def unsettled(deployment: Resource, found: Sequence[Violation], *, accepted: boo
 def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
     """Returns what the policy forbids of a deployment, with the provider that it names or already has."""
     provider = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
+    provider = provider or holder_of(deployment)
     engine = dig(deployment, "spec", "engine", "type") or None
     return violations(policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels)
 

@@ -230,6 +230,15 @@ def is_undecided(deployment: Resource) -> bool:
     return not any(map(provider_of_finalizer, finalizers_of(deployment)))
 
 
+def holder_of(deployment: Resource) -> str | None:
+    """The provider whose finalizer a deployment has, where its status has been lost: its objects may serve.
+
+    A user may set a finalizer, too: it stands for the provider's name wherever the name would be judged.
+    """
+    holders = [name for each in finalizers_of(deployment) if (name := provider_of_finalizer(each))]
+    return holders[0] if len(holders) == 1 and not condition_of(deployment, "Validated") else None
+
+
 def refusals(deployment: Resource) -> dict[str, ProviderRefusal]:
     """Returns the refusals of the present generation by provider: those recorded, and that of the present provider."""
     generation = dig(deployment, "metadata", "generation", default=0)

@@ -25,7 +25,7 @@ from airunway.configs.resolution import EffectiveConfig
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
 from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
 from airunway.selection.choice import granted
-from airunway.selection.facts import ProviderFacts, Request, UpstreamFacts, request_of
+from airunway.selection.facts import ProviderFacts, Request, UpstreamFacts, holder_of, request_of
 from airunway.selection.provider import not_installed, not_registered, unsupported
 from airunway.templates.expansion import Expansion
 from airunway.validation import Violation, bounded_violations, validate, warnings
@@ -179,7 +179,7 @@ class Admission:
         policy, labels = self._view.policy, await self._view.labels_of(namespace)
         pinned = dig(spec, "provider", "name") or None
         engine = dig(spec, "engine", "type") or None
-        settled = pinned or dig(old or {}, "status", "provider", "name")
+        settled = pinned or dig(old or {}, "status", "provider", "name") or holder_of(obj)
         facts = self._view.providers()
         found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
         denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
