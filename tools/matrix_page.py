@@ -48,6 +48,9 @@ controller or its webhooks do. Optional kinds are there, each in the newest vers
 not *yes*: the reasons are below, by provider.
 
 What becomes of each field of a deployment: [honoured, warned or refused](fields.md).
+
+Which [rules of the contract](contract.md#rules) each provider keeps: `python -m tools.provider_reports DIR` writes a
+report and a badge of each, by the kit that [authors use](tutorial.md#a-report-for-others).
 """
 
 
