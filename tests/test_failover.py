@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,25 @@ async def test_a_leader_that_notices_late_says_no_farewell_for_a_provider_that_a
                 await asyncio.sleep(0.02)
     writes = [r for r in proxy.requests if r.resource == "inferenceproviderconfigs" and r.subresource == "status"]
     assert len(writes) == 1  # its first heartbeat
+
+
+async def test_a_provider_publishes_how_it_writes_only_after_all_first_answers(
+    installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost
+) -> None:
+    """A revision from half of the kinds would be made anew, and its objects with it, as soon as the others are read."""
+    async with FaultProxy(kubeconfig) as proxy:
+        busy = Fault("status", status=503, reason="ServiceUnavailable", count=2)
+        proxy.inject(replace(busy, where=lambda r: r.path == "/version"))
+        late = "metadata.name=inferencesets.kaito.sh"
+        proxy.inject(replace(busy, where=lambda r: r.verb == "list" and r.query.get("fieldSelector") == late))
+        async with running_provider(proxy.kubeconfig, kaito):
+            found = (await client.get(INFERENCE_PROVIDER_CONFIG, CONFIG))["status"]["translation"]
+    assert not proxy.pending
+    assert {"Workspace.kaito.sh", "InferenceSet.kaito.sh"} <= found["transformers"].keys()
+    order = list(enumerate(proxy.requests))
+    lists = [at for at, r in order if r.verb == "list" and r.query.get("fieldSelector") == late]
+    versions = [at for at, r in order if r.path == "/version"]
+    published = [at for at, r in order if r.resource == "inferenceproviderconfigs" and r.subresource == "status"]
+    assert len(lists) >= 3
+    assert len(versions) >= 3
+    assert max(*lists, *versions) < min(published)

@@ -51,7 +51,12 @@ def processes_in(folder: Path) -> list[str]:
 
 def test_the_demo_shows_what_runs_what_cannot_and_what_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, "--demo", "--storage", "--gateway"], env=environment, capture_output=True, text=True, timeout=280, check=False
+        [*COMMAND, "--demo", "--storage", "--gateway"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     printed, promised = table(done.stdout), table(README.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from tools.generated import ROOT, write
 
 __all__ = ["generated", "home", "is_public", "links"]
 
-_DISTRIBUTIONS = ("core", "catalogue", "downloader", "testing", "providers/*", "providers/*/simulator")
+_DISTRIBUTIONS = ("core", "catalogue", "downloader", "testing", "ui", "providers/*", "providers/*/simulator")
 _URLS = re.compile(r"^\[project\.urls\]\n(?:[^\[\n].*\n)*", re.MULTILINE)
 
 

@@ -87,7 +87,7 @@ def release(
 def _check(version: str, target: Path) -> None:
     if target.exists():
         raise ReleaseError(f"{target} is there already: remove it, or name another folder with --output")
-    patterns = ("core", "catalogue", "downloader", "testing", "providers/*", "providers/*/simulator")
+    patterns = ("core", "catalogue", "downloader", "testing", "ui", "providers/*", "providers/*/simulator")
     projects = sorted(path for pattern in patterns for path in ROOT.glob(f"{pattern}/pyproject.toml"))
     for path in projects:
         found = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["version"]

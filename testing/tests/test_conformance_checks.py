@@ -73,8 +73,8 @@ def test_what_was_not_compared_is_told_with_a_provider_that_conforms(monkeypatch
     done = CliRunner().invoke(app, ["provider", "check", "toy"])
     subject._crds_of.cache_clear()
     assert done.exit_code == 0, done.output
-    assert "not compared: AR-C-038: the CRDs of the simulator that plays Toy" in done.stdout
-    assert "keeps contract v1" in done.stdout
+    assert "airunway provider check: AR-C-038 not compared: the CRDs of the simulator that plays Toy" in done.stderr
+    assert "holds contract v1" in done.stdout
 
 
 def test_a_version_that_is_not_the_distribution_s_is_said() -> None:

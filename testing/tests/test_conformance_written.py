@@ -8,7 +8,7 @@ from tests.support.toy_variants import toy_host, usual
 from airunway.plugins.host import ProviderHost
 from airunway.sdk import Context, ModelDeployment, SelectionRule, Translation, overrides
 from airunway_testing.conformance.cases import bases
-from airunway_testing.conformance.checks import _schemas
+from airunway_testing.conformance.subject import Subject
 from airunway_testing.conformance.written import (
     changed_arguments,
     fixed_names,
@@ -32,7 +32,7 @@ def writing(**spec: Any) -> ProviderHost:
 
 def test_a_field_that_the_crd_does_not_have_and_one_of_another_type_are_named_once() -> None:
     host = writing(colour="red", replicas="two")
-    assert list(refused_objects(host, bases(host), _schemas(host))) == [
+    assert list(refused_objects(host, bases(host), Subject(host).schemas)) == [
         f"vllm: the CRD of Toy does not take what translate_spec writes: {what}"
         for what in ("spec.colour: the schema has no such field", "spec.replicas: 'two' is not of type 'integer'")
     ]
@@ -45,30 +45,30 @@ def test_a_status_is_the_upstream_s() -> None:
         return found
 
     host = toy_host(translate_spec=translate_spec)
-    (said,) = refused_objects(host, bases(host), _schemas(host))
+    (said,) = refused_objects(host, bases(host), Subject(host).schemas)
     assert said == "vllm: translate_spec writes a status of the Toy: leave it to the upstream"
 
 
 def test_any_schema_of_overrides_can_be_read() -> None:
     schema = {"properties": {"a": True, "b": {"type": "array", "items": True}}}
     host = toy_host(override_schema=schema)
-    for said in refused_overrides(host, bases(host), _schemas(host)):
+    for said in refused_overrides(host, bases(host), Subject(host).schemas):
         assert "is merged into the Toy" in said
 
 
 def test_an_override_belongs_where_the_crd_has_it() -> None:
     word = overrides.keys(word=overrides.TEXT)
     host = toy_host(override_schema=word)
-    (said,) = refused_overrides(host, bases(host), _schemas(host))
+    (said,) = refused_overrides(host, bases(host), Subject(host).schemas)
     assert said.startswith("spec.provider.overrides.word is merged into the Toy at word, a field that its CRD does not")
     typed = toy_host(override_schema=overrides.keys(word=overrides.typed(overrides.TEXT)))
-    assert list(refused_overrides(typed, bases(typed), _schemas(typed))) == []
+    assert list(refused_overrides(typed, bases(typed), Subject(typed).schemas)) == []
 
     def placed(deployment: ModelDeployment, context: Context[Any]) -> Translation:
         return replace(usual(deployment, context), overrides_at={"word": "spec.model"})
 
     fits = toy_host(override_schema=word, translate_spec=placed)
-    assert list(refused_overrides(fits, bases(fits), _schemas(fits))) == []
+    assert list(refused_overrides(fits, bases(fits), Subject(fits).schemas)) == []
 
 
 def test_a_name_that_all_deployments_share_is_named() -> None:

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from airunway.api import names
-from airunway.cli.diff import _chosen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
 from airunway.runtime.informers import kind_in
-from airunway.tools.assignment import installed_plugin
+from airunway.tools.assignment import installed_plugin, provider_among
 from airunway.upgrades.edit_reading import EditReader
 from airunway.view.plan import DeploymentPlan
 from airunway_testing.conformance.cases import merged_spec
@@ -184,7 +183,7 @@ async def test_what_is_planned_is_what_happens(provider: str, client: Client, ku
             )
         edited = {what: document(namespace, what, edit, provider) for what, edit in EDITS.items()}
         before = await objects_in(client, kinds, namespace, provider)
-        reader = EditReader(client, load=installed_plugin, choose=_chosen)
+        reader = EditReader(client, load=installed_plugin, choose=provider_among)
         plans = {what: await reader.plan(edit) for what, edit in edited.items()}
         assert await objects_in(client, kinds, namespace, provider) == before, "planning writes nothing"
         for body in edited.values():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.rules_section import PAGE, page
 
 from airunway.plugins import contract, hookspecs, rules
 from airunway.plugins.host import ProviderHost, assumed_context
@@ -18,6 +19,8 @@ from airunway.sdk import parse_deployment, pod_specs
 from airunway_kaito import provider
 from airunway_testing.conformance.cases import NOW, bases
 from airunway_testing.conformance.fields import Answer, outcomes
+from airunway_testing.conformance.rules import RULES as KIT
+from airunway_testing.conformance.rules import Checked
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/providers/contract.md").read_text(encoding="utf-8")
 IN_CODE = {word for span in re.findall(r"`([^`\n]+)`", TEXT) for word in re.findall(r"[A-Za-z_]+", span)}
@@ -127,6 +130,15 @@ def test_every_rule_is_on_the_page() -> None:
         assert any(words in sentence for sentence in sentences), f"no rule says {words!r} any more"
     assert rules.MAX_OBJECTS == 64
     assert rules.MAX_OBJECT_BYTES == 512 * 1024
+
+
+def test_the_table_of_rules_is_that_of_the_kit() -> None:
+    """Ids, sentences and reasons; what the core enforces is in the two tables that say so, and nothing else is."""
+    assert page() == PAGE.read_text(encoding="utf-8"), "python -m tools.rules_section"
+    enforced = {value for value in vars(rules).values() if isinstance(value, str) and value.startswith("AR-C-")}
+    assert enforced == {rule.id for rule in KIT.values() if rule.checked in (Checked.LOAD, Checked.CALL)}
+    assert all(rule.sentence and rule.reason for rule in KIT.values())
+    assert sorted(re.findall(r"^\| (AR-C-\d{3}) ", TEXT, re.MULTILINE)) == sorted(KIT)
 
 
 def example(name: str) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (ROOT / "core" / "src" / "airunway", ROOT / "catalogue" / "src")
+PACKAGES = (ROOT / "core" / "src" / "airunway", ROOT / "catalogue" / "src", ROOT / "ui" / "src")
 ROW = re.compile(r"^\| (?P<question>[^|*]+) \| `(?P<file>[^`|]+)` \| (?P<names>[^|]+) \|$", re.MULTILINE)
 PAGE = (ROOT / "docs" / "where.md").read_text(encoding="utf-8").partition("\n## ")[0]
 ROWS = [(row["file"], re.findall(r"`(\w+)`", row["names"])) for row in ROW.finditer(PAGE)]

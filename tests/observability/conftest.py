@@ -29,7 +29,7 @@ from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import EVENT, NAMESPACE, POD, ApiError, Client, Invalid, NotFound, load_config
 from airunway.plugins.registry import load
 from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, MetricsRole
-from airunway.resource import ObjectKey, Resource, dig, owner_reference
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, mapping_at, owner_reference
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_kaito_simulator.kinds import WORKSPACE
 from airunway_testing.controlplane import Cluster
@@ -328,6 +328,11 @@ async def live_through(client: Client, namespace: str, proxy: FaultProxy) -> Non
     await client.merge_patch(WORKSPACE, story, broken, manager="somebody")
     await event_about(client, story, "ProviderError")
     await until(client, named, is_running, what="Running")
+    await lose_the_status(client, named)
+    await until(client, named, is_running, what="Running again")
+    # As the gateway part writes it, which is off here.
+    share = {"status": {"gateway": {"group": {"name": "chat", "share": 100}}}}
+    await client.merge_patch(MODEL_DEPLOYMENT, named, share, subresource="status", manager="gateway")
     await lack_a_secret(client, named)
     await event_about(client, named, "SecretNotFound")
     proxy.cut_all()
@@ -354,6 +359,21 @@ async def be_given_no_verdict(client: Client, namespace: str, proxy: FaultProxy)
         await client.create(MODEL_DEPLOYMENT, deployment(namespace, "unjudged", spec), dry_run=True)
     assert failure.value.status == 500
     proxy.clear()
+
+
+async def lose_the_status(client: Client, key: ObjectKey) -> None:
+    """As after the restore of a backup, of a time in which the Workspace was of another revision."""
+    other = {"metadata": {"annotations": {names.REVISION: "0123456789abcdef"}}}
+    await client.merge_patch(WORKSPACE, key, other, manager="restore")
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": None}, subresource="status", manager="restore")
+    await event_about(client, key, "RevisionMadeAgain")
+
+    async def rewritten() -> bool:
+        found = mapping_at(await client.get(MODEL_DEPLOYMENT, key), "status", "revision").get("hash")
+        workspace = await client.find(WORKSPACE, key)
+        return found is not None and workspace is not None and annotations_of(workspace).get(names.REVISION) == found
+
+    await wait_until(rewritten, otherwise=lambda: "the Workspace is not of the revision that was made again")
 
 
 async def lack_a_secret(client: Client, key: ObjectKey) -> None:

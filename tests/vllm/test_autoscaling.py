@@ -118,6 +118,25 @@ async def test_replicas_follow_the_scale_and_pods_stay(
     assert (await client.get(DEPLOYMENT, key))["metadata"]["generation"] == generation
 
 
+async def test_the_last_replica_goes_once_the_gateway_part_says_that_requests_are_held(
+    keda: Resource, prometheus: None, deploy: Deploy, client: Client
+) -> None:
+    key = await deploy(scaling={"autoscaling": {**AUTOSCALING, "minReplicas": 0}})
+    assert (await scaled_object(client, key))["spec"]["minReplicaCount"] == 1
+    await keda_says(client, key)
+    await until(client, key, reason_is(CONDITION, "StaysAtOne"))
+    gateway = {"ready": True, "gatewayName": "inference", "holdsRequests": True}
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": {"gateway": gateway}}, subresource="status")
+    await until(client, key, reason_is(CONDITION, "Scaling"))
+    assert (await scaled_object(client, key))["spec"]["minReplicaCount"] == 0
+    await scale(client, key, 0)
+    idle = await until(client, key, has_replicas(0, 0))
+    assert dig(idle, "status", "selector"), "without it a HorizontalPodAutoscaler gives up"
+    assert dig(idle, "status", "endpoint", "service") == key.name
+    await scale(client, key, 1)
+    await until(client, key, has_replicas(1, 1))
+
+
 async def test_what_keda_lacks_is_said_and_replicas_stay(
     keda: Resource, prometheus: None, deploy: Deploy, client: Client
 ) -> None:

@@ -19,7 +19,7 @@ from airunway_ui.details import rights_for, yaml_of
 from airunway_ui.identity import Right
 from airunway_ui.listing import PAGE, shown, wanted_in
 from airunway_ui.render import rendered
-from airunway_ui.tree import Node, parsed, patches
+from airunway_ui.tree import Node, Patch, parsed, patches
 from airunway_ui.watches import Entry, gpus_of
 
 ALLOWED = frozenset(
@@ -192,17 +192,17 @@ def test_the_list_is_filtered_sorted_grouped_and_paged_by_its_address() -> None:
         named(f"m-{number:03}", cause="ImagePull.NotFound" if number % 2 else "Quota.Exceeded") for number in range(150)
     ]
     html = listed(*every)
-    assert html.count('class="row problem"') == PAGE
+    assert html.count('class="row"') == PAGE
     assert "1 to 100 of 150" in html
     assert "75 deployments" in html, "what hits many"
     second = listed(*every, query={"page": "2", "sort": "name"})
-    assert second.count('class="row problem"') == 50
+    assert second.count('class="row"') == 50
     assert 'href="/?sort=name&amp;page=1"' in second
-    assert listed(*every, query={"page": "99999"}).count('class="row problem"') == 50
+    assert listed(*every, query={"page": "99999"}).count('class="row"') == 50
     for bad in ("0", "-1", "x", "", "1" * 30, "٣"):
         assert "1 to 100 of 150" in listed(*every, query={"page": bad})
     only = listed(*every, query={"reason": "Quota.Exceeded"})
-    assert "1 to 75" in only or only.count('class="row problem"') == 75
+    assert "1 to 75" in only or only.count('class="row"') == 75
     grouped = listed(*every, query={"group": "1"})
     assert grouped.count("<tr id=") == 2
     assert 'href="/?phase=Degraded&amp;reason=ImagePull.NotFound"' in grouped
@@ -214,12 +214,20 @@ def test_what_changes_is_sent_by_cell_and_ages_are_not() -> None:
     changed = copy_of(other)
     changed["status"]["replicas"]["summary"] = "2/3"
     old, new = (_main(listed(first, each)) for each in (other, changed))
-    assert [each[1]["id"] for each in patches(old, new)] == ["n-ml.b"]
+    assert [_place(each) for each in patches(old, new)] == ["n-ml.b"]
     assert list(patches(old, _main(listed(first, other)))) == []
-    gone = [each[1]["id"] for each in patches(old, _main(listed(first)))]
-    assert "list" in gone, "rows that come or go replace the list's body"
+    (gone,) = (each for each in patches(old, _main(listed(first))) if isinstance(each, dict))
+    assert gone == {"in": "list", "order": ["r-ml.a"], "made": []}
+    more = list(patches(old, _main(listed(named("0"), first, changed))))
+    assert {_place(each) for each in more} - {"tally", "notes"} == {"list", "n-ml.b"}
+    (moved,) = (each for each in more if isinstance(each, dict))
+    assert (moved["order"], list(map(_place, moved["made"]))) == (["r-ml.0", "r-ml.a", "r-ml.b"], ["r-ml.0"])
     aged = parsed('<p id="x"><time datetime="2026-11-01T10:00:00Z">5s</time></p>')
     assert list(patches(aged, parsed('<p id="x"><time datetime="2026-11-01T10:00:00Z">9s</time></p>'))) == []
+
+
+def _place(patch: Patch) -> str:
+    return str(patch["in"] if isinstance(patch, dict) else patch[1]["id"])
 
 
 def _main(html: str) -> Node:
@@ -230,7 +238,7 @@ def test_pages_of_one_deployment_change_in_small_steps() -> None:
     before, after = copy_of(POD), copy_of(POD)
     after["status"]["containerStatuses"][0]["restartCount"] = 5
     found = list(patches(_main(one(snapshot_of(pod=before))), _main(one(snapshot_of(pod=after)))))
-    assert [each[1]["id"] for each in found] == ["pod-llama-0"]
+    assert list(map(_place, found)) == ["pod-llama-0"]
 
 
 def test_a_tree_that_is_not_closed_is_an_error() -> None:

@@ -88,8 +88,8 @@ def measured() -> ArtifactFacts:
     return after(decide_artifact(sized), sized)
 
 
-def ready() -> ArtifactFacts:
-    done = ended(measured(), {"ok": FETCHED}, complete=True)
+def ready(**told: Any) -> ArtifactFacts:
+    done = ended(measured(), {"ok": {**FETCHED, **told}}, complete=True)
     return after(decide_artifact(done), done, claims=done.claims)
 
 
@@ -132,6 +132,26 @@ def test_from_nothing_to_ready() -> None:
     assert finished.status is not None
     assert finished.status["completed"]["digest"] == DIGEST
     assert finished.status == ready().artifact["status"]  # a pass at rest writes nothing
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ({"type": "LORA", "rank": 16, "baseModel": "org/base"}, {"type": "LORA", "rank": 16, "baseModel": "org/base"}),
+        ({"problem": "adapter_config.json is no JSON"}, {"problem": "adapter_config.json is no JSON"}),
+        ({"type": "LORA", "rank": True, "baseModel": 3}, {"type": "LORA"}),
+        ({"rank": 2**40, "type": ""}, None),
+        ("junk", None),
+    ],
+)
+def test_what_the_files_say_of_an_adapter_is_kept_with_the_proof(told: Any, kept: Resource | None) -> None:
+    done = ready(adapter=told)
+    assert done.artifact["status"].get("adapter") == kept
+    assert decide_artifact(done).status == done.artifact["status"], "a pass at rest writes nothing"
+
+
+def test_weights_that_are_no_adapter_say_nothing_of_one() -> None:
+    assert "adapter" not in ready().artifact["status"]
 
 
 UNREADABLE: list[Any] = [

@@ -12,8 +12,9 @@ from tests.support.rights import applied
 
 from airunway.api import names
 from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
-from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, Kind
-from airunway.resource import ObjectKey, condition_of, dig, key_of
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import CLUSTER_ROLE, CONFIG_MAP, DEPLOYMENT, Kind
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway_testing.gatewayapi.kinds import definitions
 from airunway_testing.operator import install_definitions, remove_definition
 
@@ -70,6 +71,36 @@ async def test_a_pool_with_its_picker_is_made_and_withdrawn(pooled: Ground) -> N
             for obj in made[kind.plural]:
                 await pooled.until_gone(kind, obj)
         await pooled.until("")
+
+
+async def test_the_picker_of_a_deployment_that_may_scale_to_zero_holds_requests(pooled: Ground) -> None:
+    autoscaling: Resource = {"minReplicas": 0, "maxReplicas": 2, "target": 16}
+
+    async def config() -> str:
+        found = await pooled.client.get(CONFIG_MAP, ObjectKey(pooled.namespace, "llama-epp"))
+        return str(found["data"])
+
+    async with running_part(pooled.client, namespace=pooled.namespace):
+        await pooled.deploy(gateway=ASKED, selector=SELECTOR)
+        await pooled.picker_runs()
+        before = await config()
+        assert "holdsRequests" not in (await pooled.until("RouteAccepted"))["status"]["gateway"]
+        await pooled.edit(scaling={"autoscaling": autoscaling})
+
+        async def holds() -> bool:
+            live = await pooled.client.get(MODEL_DEPLOYMENT, ObjectKey(pooled.namespace, "llama"))
+            return dig(live, "status", "gateway", "holdsRequests") is True
+
+        await pooled.eventually(holds)
+        assert "defaultRequestTTL: 10m" in await config()
+        rules = dig(await pooled.route(), "spec", "rules")
+        assert {dig(rule, "timeouts", "request") for rule in rules} == {"10m"}
+        await pooled.edit(scaling={"autoscaling": {**autoscaling, "minReplicas": 1}})
+
+        async def as_before() -> bool:
+            return await config() == before and not await holds()
+
+        await pooled.eventually(as_before)
 
 
 async def test_a_config_that_is_not_judged_or_not_allowed_reaches_no_picker(pooled: Ground) -> None:

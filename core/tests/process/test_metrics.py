@@ -76,6 +76,14 @@ def test_deployments_are_counted_and_shown() -> None:
     assert by_name(points, "airunway_objects_left_out") == {(): 0}
 
 
+def test_a_member_of_a_group_has_a_share_and_a_weight() -> None:
+    live = deployment("a", gateway={"group": "chat", "weight": 9})
+    live["status"]["gateway"] = {"group": {"name": "chat", "holder": "a", "share": 90}}
+    points = list(deployment_points(keyed(live, deployment("b"))))
+    assert by_name(points, "airunway_gateway_share") == {("ml", "a", "chat"): 90}
+    assert by_name(points, "airunway_gateway_weight") == {("ml", "a", "chat"): 9}
+
+
 def test_a_limit_bounds_what_is_shown_and_says_so() -> None:
     many = [deployment(f"d{i}", phase="Running", namespace=f"n{i}", provider=f"p{i}") for i in range(10)]
     points = list(deployment_points(keyed(*many), limit=3))

@@ -10,7 +10,7 @@ import pytest
 from airunway.resource import ObjectKey
 from airunway.routing.backends import Backend, BackendKind
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims
-from airunway.routing.groups import Group, Member, Share, SharedRule, Why, shares, told
+from airunway.routing.groups import Group, Member, Share, SharedRule, Why, answers, shares, told
 
 GATEWAY = ObjectKey("infra", "gw")
 PATH = Claim(GATEWAY, "http", ClaimKind.PATH, "/ml/chat")
@@ -85,6 +85,32 @@ def test_pools_are_split_where_the_config_says_so_and_never_mixed_with_services(
     old = [member(1, pool=True), replace(member(2, pool=True), path_to_service=True)]
     assert kinds(shares(old, who(1), pools=True, path=True)) == [BackendKind.SERVICE] * 2
     assert kinds(shares(old, who(1), pools=True)) == [BackendKind.POOL] * 2
+
+
+def test_a_member_at_zero_has_a_share_only_through_its_pool() -> None:
+    asleep = replace(member(1, 9, pool=True), at_zero=True)
+    awake = member(2, pool=True)
+    assert given(shares([asleep, awake], who(1), pools=True)) == [("v1", 90, 9), ("v2", 10, 1)]
+    by_services = shares([asleep, awake], who(1))
+    assert (given(by_services), by_services[0].why) == ([("v2", 100, 1)], Why.AT_ZERO)
+    # All of them at zero: the first request wakes one.
+    both = shares([asleep, replace(awake, at_zero=True)], who(1))
+    assert (given(both), kinds(both)) == ([("v1", 100, 9)], [BackendKind.POOL])
+
+
+@pytest.mark.parametrize(
+    ("ready", "desired", "holds", "can"),
+    [(1, 1, None, True), (0, 1, True, False), (0, 0, True, True), (0, 0, False, False), (0, 0, None, False)],
+)
+def test_a_deployment_at_zero_answers_if_its_picker_holds_requests(
+    ready: int, desired: int, holds: bool | None, can: bool
+) -> None:
+    status = {
+        "conditions": [{"type": "Served", "status": "True"}],
+        "replicas": {"ready": ready, "desired": desired},
+        "gateway": {"holdsRequests": holds},
+    }
+    assert answers({"status": status}) is can
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,18 @@ def any_revision(chance: Random) -> None:
         assert decision.objects or decision.results, "it is written, or it is said why not"
 
 
+def test_a_claim_that_the_spec_does_not_ask_for_makes_nothing_and_is_reported(plain: MakeDeployment) -> None:
+    """As in a revision that another writer made up, hash included."""
+    provider, found = PROVIDERS[0], resolved(CONFIG)
+    host, wanted = host_of(provider), deployment(plain, provider, served=False)
+    real = revision_in(state(host, wanted, resolution=found).deployment)
+    made_up = hashed({**{key: value for key, value in real.items() if key != "hash"}, "cache": {"claim": "other"}})
+    view = state(host, {**wanted, "status": {**wanted["status"], "revision": made_up}})
+    decision = decide(view, host, settings=settings_of(provider))
+    assert not decision.objects
+    assert [result.reason for result in decision.results] == ["WaitingForModelCache"]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.randoms())
 def test_any_revision_gives_objects_or_says_why_not(chance: Random) -> None:

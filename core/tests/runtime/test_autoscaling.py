@@ -178,7 +178,7 @@ def test_the_field_is_not_said_to_be_ignored(toy: MakeHost, plain: MakeDeploymen
 
 @pytest.mark.parametrize(
     ("fields", "asked", "given"),
-    [({}, 0, 1), ({}, 3, 3), ({}, 9, 4), ({"minReplicas": 2}, 1, 2), ({"minReplicas": 0}, 0, 0)],
+    [({}, 0, 1), ({}, 3, 3), ({}, 9, 4), ({"minReplicas": 2}, 1, 2), ({"minReplicas": 0}, 0, 1)],
 )
 def test_a_provider_is_given_the_replicas_within_the_bounds(
     plain: MakeDeployment, fields: Resource, asked: int, given: int
@@ -225,6 +225,26 @@ def test_a_floor_of_zero_stays_at_one_while_nothing_holds_requests(toy: MakeHost
     assert (own["spec"]["minReplicaCount"], own["spec"]["cooldownPeriod"]) == (1, 600)
     found = condition(host, running(host, deployment, of_keda(own, Ready="True")))
     assert (found.ok, found.reason) == (True, "StaysAtOne")
+    assert "no gateway routes to the model" in found.message
+
+
+@pytest.mark.parametrize("metric", ["Requests", "KVCache"])
+def test_the_last_replica_goes_where_the_picker_holds_requests(
+    toy: MakeHost, plain: MakeDeployment, metric: str
+) -> None:
+    host, deployment = toy(), scaled(plain, minReplicas=0, metric=metric)
+    deployment["status"]["gateway"] = {"holdsRequests": True, "gatewayName": "gw"}
+    own = scaler(decided(host, running(host, deployment)))
+    assert own is not None
+    assert (own["spec"]["minReplicaCount"], own["spec"]["fallback"]["replicas"]) == (0, 1)
+    queries = [trigger["metadata"]["query"] for trigger in own["spec"]["triggers"]]
+    # While nothing runs, no engine reports; that counts as no load only if the picker says that nothing runs.
+    assert queries[0].startswith("((")
+    assert 'llm_d_epp_ready_endpoints{namespace="ml",name="llama"}) == 0' in queries[0]
+    assert 'llm_d_epp_flow_control_queue_size{namespace="ml",inference_pool="llama"}' in queries[-1]
+    assert len(queries) == (1 if metric == "Requests" else 2)
+    found = condition(host, running(host, deployment, of_keda(own, Ready="True")))
+    assert (found.ok, found.reason) == (True, "Scaling")
 
 
 @pytest.mark.parametrize("missing", ["keda", "prometheus", "replicas"])

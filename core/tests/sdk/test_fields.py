@@ -205,6 +205,26 @@ def test_a_setting_that_no_object_has_is_reported(field: str, message: str) -> N
     assert unheeded(without(field)) == [message]
 
 
+@pytest.mark.parametrize(
+    ("field", "written"),
+    [
+        ("env", {"env": {"A": "1", "B": "2"}}),
+        ("volume", {"url": "pvc://weights/model"}),
+        ("pull", {"config": {"secrets": ["shared"]}}),
+    ],
+)
+def test_a_setting_counts_wherever_an_upstream_without_pod_templates_takes_it(field: str, written: Resource) -> None:
+    """KubeAI's variables are a map, and its model cache is an address: warnings of both were false."""
+    changed = without(field)
+    assert unheeded({**changed, "spec": {**changed["spec"], **written}}) == []
+
+
+def test_a_claim_with_a_longer_name_is_not_the_claim() -> None:
+    changed = without("volume")
+    spec = {**changed["spec"], "url": "pvc://weights-2/model"}
+    assert unheeded({**changed, "spec": spec}) == ["the claim of the model cache: no pod of this provider has weights"]
+
+
 def test_l9_labels_of_an_object_are_none_of_its_pods() -> None:
     labelled = {**without("podLabels"), "metadata": {"name": "m", "labels": {"org.example/team": "x"}}}
     assert unheeded(labelled) == ["propagated labels: no pod of this provider has org.example/team"]

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import NoReturn, TextIO
 
 from airunway_downloader import __version__
+from airunway_downloader.adapter import adapter_in
 from airunway_downloader.client import Client
 from airunway_downloader.failures import Failure
 from airunway_downloader.files import Filters, Uri, parse_uri
@@ -141,13 +142,21 @@ def _download(
     if marker := tree.complete(request_key(order.uri, order.revision, order.filters)):
         progress.enter("Done")
         kept = {name: marker[name] for name in ("bytes", "revision", "digest")}
-        return {**kept, "files": len(marker["files"])}
+        return {**kept, "files": len(marker["files"]), **_adapter(order)}
     download = Download(source, tree, progress=progress, stop=stop, stall=stall)
     # The commit that was found counts as asked for, too.
     result = download.run(
         lambda found: [request_key(order.uri, revision, order.filters) for revision in {order.revision, found}]
     )
-    return {"bytes": result.bytes, "files": result.files, "revision": result.revision, "digest": result.digest}
+    found = {"bytes": result.bytes, "files": result.files, "revision": result.revision, "digest": result.digest}
+    return {**found, **_adapter(order)}
+
+
+def _adapter(order: _Order) -> dict[str, object]:
+    """What the finished tree says of an adapter, if it is one. It keeps a path of the hub, and no prefix of S3."""
+    below = order.uri.path if order.uri.scheme == "hf" else ""
+    found = adapter_in(order.into / "model" / below)
+    return {"adapter": found} if found else {}
 
 
 def _order(arguments: Sequence[str]) -> _Order:

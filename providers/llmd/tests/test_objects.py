@@ -10,7 +10,7 @@ import yaml
 
 import airunway_llmd
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import Context, RuntimeSettings, Upstream
+from airunway.plugins.contract import Context, Observed, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.validation import validate
@@ -145,6 +145,26 @@ def test_another_configuration_makes_another_pod_and_nothing_else_does(
         pod(made)["metadata"]["annotations"]["airunway.ai/picker-config"] for made in (picker(deployment()), *modes)
     ]
     assert len(set(hashes)) == 3
+
+
+def test_the_picker_of_a_deployment_that_may_scale_to_zero_holds_requests_and_the_status_says_so(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    wanted = deployment(scaling={"autoscaling": {"minReplicas": 0, "maxReplicas": 2, "target": 16}})
+    found = named(host, wanted, context())
+    assert "defaultRequestTTL: 10m" in found["ConfigMap llama-epp"]["data"]["picker.yaml"]
+
+    def holds(picker: Resource, **settings: str) -> object:
+        seen = Observed(primary=None, objects=(found["Deployment llama"], picker))
+        pool = host.translate_status(wanted, seen, context(**settings)).pool
+        assert pool is not None
+        return pool.holds_requests
+
+    before = named(host, deployment(), context())["Deployment llama-epp"]
+    assert (holds(found["Deployment llama-epp"]), holds(before)) == (True, False)
+    older = {"picker_image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
+    assert holds(before, **older) is None, "it never will"
+    assert "flowControl" not in str(named(host, wanted, context(**older)))
 
 
 def test_a_pod_of_the_picker_asks_for_what_settings_and_pull_secrets_say(

@@ -9,7 +9,7 @@ import pytest
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.diagnosis import is_ready
+from airunway.runtime.report import is_ready
 from airunway.status.evidence import EventFacts
 from airunway.status.reasons import REASONS
 

@@ -52,11 +52,16 @@ from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import Kind
 from airunway.plugins.contract import ProviderManifest
+from airunway.plugins.host import SCALED_OBJECT
 from airunway.resource import Resource, copy_of
 
 TEMPLATE = Kind("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 DEVICES: Resource = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}
 """What a provider may ask for."""
+
+
+SCALES_ITSELF: Resource = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "name": OWNER["name"]}
+TRIGGER: Resource = {"type": "prometheus", "metadata": {"serverAddress": "http://p:9090", "query": "up"}}
 
 
 def _asked(**more: object) -> Resource:
@@ -82,6 +87,8 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
             selector = {"a": "b"}
             template = {"metadata": {"labels": selector}, "spec": {"containers": [CONTAINER]}}
             content = {"spec": {"selector": {"matchLabels": selector}, "template": template}}
+        if kind.kind == "ScaledObject":
+            content = {"spec": {"scaleTargetRef": SCALES_ITSELF, "triggers": [copy_of(TRIGGER)]}}
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **copy_of(content)}
 
     def tried(family: str, what: str, words: str, kind: Kind, body: Resource, **more: Any) -> None:
@@ -263,6 +270,27 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
         ):
             body = {**of(kind), "spec": {"podSelector": {"matchLabels": selected}, "ingress": [{}]}}
             tried("services", what, "pods of its own ModelDeployment only", kind, body)
+
+    # Autoscalers: KEDA may scale anything, and asks any URL.
+    if (SCALED_OBJECT.group, SCALED_OBJECT.plural) in kinds:
+        kind, words = to_kind(SCALED_OBJECT), "scale the ModelDeployment that they belong to and nothing else"
+        for what, target in (
+            ("another deployment", {**SCALES_ITSELF, "name": "foreign"}),
+            ("a user's Deployment", {"name": "tenant"}),
+            ("one that only sounds like it", {**SCALES_ITSELF, "apiVersion": "evil.example/v1"}),
+        ):
+            spec = {"scaleTargetRef": target, "triggers": [TRIGGER]}
+            tried("autoscalers", what, words, kind, {**of(kind), "spec": spec})
+        for what, trigger in (
+            ("any URL of KEDA's network", {"type": "metrics-api", "metadata": {"url": "http://169.254.169.254"}}),
+            ("work of KEDA's own", {"type": "kubernetes-workload", "metadata": {"podSelector": "a=b"}}),
+            ("another namespace's credentials", {**TRIGGER, "authenticationRef": {"name": "a", "namespace": "b"}}),
+        ):
+            spec = {"scaleTargetRef": SCALES_ITSELF, "triggers": [TRIGGER, trigger]}
+            tried("autoscalers", what, "no trigger reads what others", kind, {**of(kind), "spec": spec})
+        spec = {"scaleTargetRef": SCALES_ITSELF, "triggers": [TRIGGER]}
+        formula = {**spec, "advanced": {"scalingModifiers": {"formula": "1000", "target": "1"}}}
+        tried("autoscalers", "a number of its own", "have no formula", kind, {**of(kind), "spec": formula})
 
     # Devices.
     if ("resource.k8s.io", "resourceclaimtemplates") in kinds:

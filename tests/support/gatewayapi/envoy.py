@@ -363,6 +363,8 @@ class EnvoyGateway:
 
     def __init__(self, controller: GatewayController, folder: Path, changed: asyncio.Event) -> None:
         self.controller, self._folder, self._changed = controller, folder, changed
+        self.hosts: dict[str, str] = {}
+        """Addresses on this machine for pods whose own cannot be reached, by the beginning of their names."""
         self._version = 0
         self._has = Configuration(routes={})
         self._process: subprocess.Popen[bytes] | None = None
@@ -384,7 +386,13 @@ class EnvoyGateway:
     def _wanted(self) -> Configuration:
         caches = self.controller.caches
         routes = [route for _, route in sorted(caches[HTTP_ROUTE.kind].items())]
-        return configuration(self.controller.world, caches[GATEWAY.kind].values(), routes, caches[POD.kind].values())
+        pods = map(self._reached, caches[POD.kind].values())
+        return configuration(self.controller.world, caches[GATEWAY.kind].values(), routes, pods)
+
+    def _reached(self, pod: Resource) -> Resource:
+        host = next((host for name, host in self.hosts.items() if key_of(pod).name.startswith(name)), None)
+        status = pod.get("status") or {}
+        return {**pod, "status": {**status, "podIP": host}} if host and status.get("podIP") else pod
 
     async def settled(self) -> None:
         """Wait until Envoy serves what the controller has read by now. Raises EnvoyError if it refuses it."""

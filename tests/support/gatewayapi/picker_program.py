@@ -141,8 +141,9 @@ async def _serve(given: argparse.Namespace, holding: Holding | None) -> int:
         async def metrics(_: web.Request) -> web.Response:
             held = sum(each.held for each in pickers)
             queue = f'llm_d_epp_flow_control_queue_size{{inference_pool="{pool.name}"}} {held}\n' if holding else ""
+            ready = f'llm_d_epp_ready_endpoints{{name="{pool.name}"}} {len(_ready(pools.get(pool), pods))}\n'
             open_ = given.metrics_endpoint_auth == "false"
-            return web.Response(text=f"inference_pool_ready_pods 0\n{queue}") if open_ else web.Response(status=401)
+            return web.Response(text=ready + queue) if open_ else web.Response(status=401)
 
         app = web.Application()
         app.router.add_get("/metrics", metrics)

@@ -31,7 +31,8 @@ HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    # With `no-referrer` a browser sends `Origin: null` with the forms of our own pages.
+    "Referrer-Policy": "same-origin",
     "Server": "airunway",
 }
 """Headers of every answer."""

@@ -16,14 +16,14 @@ from urllib.parse import urlencode
 import orjson
 from aiohttp import web
 
-from airunway.kube import Forbidden, KubeError
+from airunway.kube import ApiError, Forbidden, KubeError
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey
 from airunway.snapshots.reader import denied
 from airunway_ui.guard import COOKIE, FORBIDDEN, HEADERS, Asked, Guard, Refusal
 from airunway_ui.identity import Identity
 from airunway_ui.render import rendered
-from airunway_ui.tree import Node, parsed, patches
+from airunway_ui.tree import Node, Patch, parsed, patches
 from airunway_ui.watches import Shared, TooMany, Watches, soon
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,9 @@ async def _answers(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem_page(request, f"{error}.", status=429)
     except Forbidden as error:
         return problem_page(request, f"{denied(error, request.match_info.get('namespace', ''))}.", status=403)
+    except ApiError as error:
+        status = error.status if 400 <= error.status < 500 else 502
+        return problem_page(request, bounded(error.message or str(error), 1000), status=status)
     except KubeError as error:
         return problem_page(request, bounded(str(error), 1000), status=502)
     except (ConnectionError, asyncio.CancelledError):
@@ -236,7 +239,7 @@ async def _send_changes(request: web.Request, response: web.StreamResponse, shar
         drawn = await draw()
         new = parsed(rendered(drawn.template, {**context(request), **drawn.values}))
         main: Node = ["main", {"id": "main"}, new[2]]
-        changed = list(patches(tree, main)) if tree is not None else [main] * (_digest(new) != known)
+        changed: list[Patch] = list(patches(tree, main)) if tree is not None else [main] * (_digest(new) != known)
         if changed or (tree is not None and drawn.title != title):
             data = orjson.dumps({"title": drawn.title, "patches": changed})
             await response.write(b"event: patch\ndata: " + data + b"\n\n")

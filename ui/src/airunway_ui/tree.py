@@ -13,6 +13,10 @@ from typing import Any, TypeAlias
 Node: TypeAlias = list[Any]
 """``[tag, attributes, children]``; a child is a node or a text."""
 
+Patch: TypeAlias = Node | dict[str, Any]
+"""An element that takes the place of the one with its ``id``; or, of the element ``in``, the ``order`` of its children,
+of which some are ``made``."""
+
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 _VERBATIM = frozenset({"pre", "textarea"})
 _FLOWING = frozenset({"p", "li", "td", "th", "dd", "dt", "span", "a", "h1", "h2", "h3", "button", "label", "summary"})
@@ -63,8 +67,9 @@ def parsed(html: str) -> Node:
     return builder.root
 
 
-def patches(old: Node, new: Node) -> Iterator[Node]:
-    """Yields the elements with an ``id`` that have to be replaced: the smallest ones that have all differences.
+def patches(old: Node, new: Node) -> Iterator[Patch]:
+    """Yields what has to be done: the smallest elements with an ``id`` that have all differences, and the order of
+    children that come, go or move where all of them have an ``id``.
 
     Both are the same element. Raises ValueError where the difference is in no element with an ``id``.
     """
@@ -79,21 +84,48 @@ def patches(old: Node, new: Node) -> Iterator[Node]:
         raise ValueError(f"<{new[0]}> changes, and neither it nor an element around it has an id")
 
 
-def _inner(old: Node, new: Node) -> list[Node] | None:
+def _inner(old: Node, new: Node) -> list[Patch] | None:
     """The patches below two elements; None if they themselves differ, or a child without ``id`` does."""
-    if old[:2] != new[:2] or len(old[2]) != len(new[2]):
+    if old[:2] != new[:2]:
         return None
-    found: list[Node] = []
+    ids, former = _ids(new), _ids(old)
+    if ids is not None and former is not None and list(ids) != list(former) and new[1].get("id"):
+        return _moved(new[1]["id"], former, ids)
+    if len(old[2]) != len(new[2]):
+        return None
+    found: list[Patch] = []
     for before, after in zip(old[2], new[2], strict=True):
         if before == after:
             continue
-        if not isinstance(before, list) or not isinstance(after, list):
+        below = _below(before, after)
+        if below is None:
             return None
-        below = _inner(before, after)
-        if below is not None:
-            found += below
-        elif before[0] == after[0] and after[1].get("id") and before[1].get("id") == after[1]["id"]:
-            found.append(after)
-        else:
-            return None
+        found += below
+    return found
+
+
+def _below(before: Any, after: Any) -> list[Patch] | None:
+    """The patches for a child and its successor; None if they are not the same element with an ``id``."""
+    if not isinstance(before, list) or not isinstance(after, list):
+        return None
+    inner = _inner(before, after)
+    if inner is not None:
+        return inner
+    same = before[0] == after[0] and after[1].get("id") and before[1].get("id") == after[1]["id"]
+    return [after] if same else None
+
+
+def _ids(node: Node) -> dict[str, Node] | None:
+    """The children by ``id``; None if one has none, or has that of another."""
+    found = {each[1]["id"]: each for each in node[2] if isinstance(each, list) and each[1].get("id")}
+    return found if len(found) == len(node[2]) else None
+
+
+def _moved(name: str, former: dict[str, Node], ids: dict[str, Node]) -> list[Patch]:
+    """The new order of children with those that come, and the patches for those that stay."""
+    made = [node for each, node in ids.items() if each not in former]
+    found: list[Patch] = [{"in": name, "order": list(ids), "made": made}]
+    for each, node in ids.items():
+        if each in former and former[each] != node:
+            found += _below(former[each], node) or [node]
     return found

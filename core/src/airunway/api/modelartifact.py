@@ -176,6 +176,15 @@ class Completed(ApiModel):
     at: Timestamp = Field(default=None, description="Moment when they were complete (RFC 3339).")
 
 
+class AdapterFacts(ApiModel):
+    """What a LoRA adapter says of itself in its adapter_config.json."""
+
+    type: str | None = Field(default=None, max_length=253, description="PEFT's type of the adapter, such as LORA.")
+    rank: Count | None = Field(default=None, description="Highest rank of its matrices, a number.")
+    base_model: str | None = Field(default=None, max_length=253, description="Model that it was trained for.")
+    problem: str | None = Field(default=None, max_length=253, description="Why the file says nothing.")
+
+
 class ModelArtifactStatus(WorkStatus):
     """How far the weights are, and who uses them."""
 
@@ -192,6 +201,9 @@ class ModelArtifactStatus(WorkStatus):
         default=None, max_length=253, description="PersistentVolumeClaim with the weights."
     )
     completed: Completed | None = Field(default=None, description="Proof that the weights are complete.")
+    adapter: AdapterFacts | None = Field(
+        default=None, description="What the weights say of themselves if they are those of a LoRA adapter."
+    )
     users: Count | None = Field(default=None, description="Deployments and templates that use it, a number.")
     used_by: list[Annotated[str, Field(max_length=253)]] = Field(
         default_factory=list,

@@ -193,6 +193,7 @@ class _Work:
         """Resolved commit."""
         completed = dig(status, "completed") if is_complete(self.artifact, self.claim) else None
         self.completed: Resource | None = completed if isinstance(completed, dict) else None
+        self.adapter = dig(status, "adapter") if self.completed else None
         """The proof of completion."""
         self.asked = ""
         """Size that its claim must have; empty until there is to be one."""
@@ -398,6 +399,7 @@ class _Work:
             "claimUID": uid_of(self.claim or {}),
             "at": format_time(result.at or self.facts.now),
         }
+        self.adapter = dict(result.adapter) if result.adapter is not None else None
         self.next = None
         self._say_complete()
 
@@ -517,6 +519,7 @@ class _Work:
             "resolvedRevision": self.revision or None,
             "persistentVolumeClaim": dig(claim, "metadata", "name") or dig(before, "persistentVolumeClaim"),
             "completed": self.completed,
+            "adapter": self.adapter,
             "users": len(self.facts.users),
             "usedBy": sorted(self.facts.users)[:_NAMED] or None,
             "unusedSince": format_time(self.unused) if self.unused is not None else None,

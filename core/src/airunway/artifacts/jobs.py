@@ -8,11 +8,12 @@ message that is none of these counts as a failed try, never as a success.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Any
 
 import orjson
 
@@ -290,6 +291,7 @@ PERMANENT_EXIT = 3
 """Exit code of the downloader for errors that a new try cannot mend: the Job fails at once."""
 
 _MOST = 4096
+_MOST_WORDS, _HIGHEST_RANK = 253, 2**16
 _REVISION = re.compile(r"[0-9a-f]{1,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -308,6 +310,8 @@ class Result:
     """Commit that was resolved; empty for S3."""
     digest: str = ""
     """Digest over all files; empty for a size check."""
+    adapter: Mapping[str, Any] | None = None
+    """What the files say of a LoRA adapter; None if they are none."""
     reason: str = ""
     """Why it failed: a reason of the registry."""
     message: str = ""
@@ -352,8 +356,15 @@ def _success(ok: object, step: JobStep, *, at: datetime | None) -> Result:
         files=files,
         digest=digest if isinstance(digest, str) else "",
         revision=revision if isinstance(revision, str) and _REVISION.fullmatch(revision) else "",
+        adapter=_adapter(dig(ok, "adapter")),
         at=at,
     )
+
+
+def _adapter(found: object) -> Resource | None:
+    rank = dig(found, "rank")
+    texts = {name: _words(dig(found, name))[:_MOST_WORDS] for name in ("type", "baseModel", "problem")}
+    return filled(**texts, rank=rank if is_integer(rank) and 0 < rank <= _HIGHEST_RANK else None) or None
 
 
 def _error(error: Resource, *, at: datetime | None) -> Result:

@@ -143,6 +143,15 @@ def held_query(namespace: str, pool: str) -> str:
     return f"(sum(llm_d_epp_flow_control_queue_size{{{where}}}) or vector(0))"
 
 
+def also_at_zero(query: str, namespace: str, pool: str) -> str:
+    """Returns `query`, with the result 0 also while no replica runs: the picker of the pool says that none does.
+
+    So a Prometheus that scrapes neither is still a fault, and no model loses its last replica by it.
+    """
+    where = f"namespace={_quoted(namespace)},name={_quoted(pool)}"
+    return f"(({query}) or (sum(llm_d_epp_ready_endpoints{{{where}}}) == 0))"
+
+
 def _sum(names: tuple[str, ...], pods: str) -> str:
     """The sum of the first of these metrics that there is; engines write a colon after their name, Ray _."""
     found = (f'sum({{__name__=~"{name.replace("_", "[:_]", 1)}",{pods}}})' for name in names)

@@ -101,12 +101,8 @@ _SCALED_OBJECTS = (
         "have, or with credentials of another namespace",
     ),
     PolicyRule(
-        expression="!variables.o.spec.?advanced.?scalingModifiers.?formula.hasValue() && "
-        "variables.o.metadata.?annotations.orValue({}).all(k, k.startsWith('" + names.GROUP + "/') || "
-        "oldObject != null && variables.old.metadata.?annotations[?k].orValue('') == "
-        "variables.o.metadata.annotations[k])",
-        message="a provider's ScaledObjects have no formula, and no annotations by which KEDA is paused or takes over "
-        "the autoscaler of another",
+        expression="!variables.o.spec.?advanced.?scalingModifiers.?formula.hasValue()",
+        message="a provider's ScaledObjects have no formula: KEDA computes by the trigger alone",
     ),
 )
 """KEDA acts with rights of its own: it may scale anything, and asks any URL."""

@@ -27,7 +27,9 @@ class Member:
     claimant: Claimant
     weight: int = 1
     answers: bool = False
-    """It has served, and has a ready replica."""
+    """It has served, and has a ready replica, or its endpoint picker holds requests until it has one."""
+    at_zero: bool = False
+    """It answers although no replica runs: only through its pool."""
     backend: Backend | None = None
     """What a route to it alone leads to; None: it is not known yet."""
     path_to_service: bool = False
@@ -39,6 +41,7 @@ class Why(StrEnum):
 
     WEIGHT = "weight 0"
     NOT_READY = "not ready yet"
+    AT_ZERO = "it is scaled to zero, and a rule for several deployments leads to Services, which hold no request"
     NO_SERVICE = "it has no Service, and a rule for several deployments leads to Services"
     TOO_MANY = f"a group has at most {MOST_MEMBERS} members, and this one is younger: remove another one"
 
@@ -74,6 +77,11 @@ def shares(
     known, too_many = ordered[:MOST_MEMBERS], ordered[MOST_MEMBERS:]
     weighted = [member for member in known if member.weight > 0]
     answering = [member for member in weighted if member.answers and member.backend is not None]
+    pools = pools and all(_pool_problem(member, path=path) == "" for member in answering)
+    asleep = [member for member in answering if member.at_zero] if len(answering) > 1 and not pools else []
+    if asleep and len(asleep) == len(answering):
+        asleep = asleep[1:]  # the first request wakes one
+    answering = [member for member in answering if member not in asleep]
     chosen = answering or [member for member in weighted if member.backend is not None]
     if not weighted:
         chosen = [member for member in known if member.claimant == holder and member.backend is not None]
@@ -89,6 +97,8 @@ def shares(
         percent, why = percents.get(member.claimant), None
         if member in too_many:
             why = Why.TOO_MANY
+        elif member in asleep:
+            why = Why.AT_ZERO
         elif member in lacking:
             why = Why.NO_SERVICE
         elif not percent:
@@ -198,14 +208,25 @@ def weight_of(deployment: Resource) -> int:
 
 
 def answers(deployment: Resource) -> bool:
-    """Whether a deployment can take requests: it has served, and has a ready replica."""
+    """Whether a deployment can take requests: it has served, and has a ready replica or holds them at zero."""
     served = (condition_of(deployment, SERVED) or {}).get("status") == "True"
-    return served and number_at(deployment, "status", "replicas", "ready") > 0
+    return served and (number_at(deployment, "status", "replicas", "ready") > 0 or at_zero(deployment))
 
 
-def answers_in_group(deployment: Resource) -> bool | None:
-    """The same for a deployment of a group; None for any other, whose routes do not depend on it."""
-    return answers(deployment) if text_at(deployment, "spec", "gateway", "group") else None
+def at_zero(deployment: Resource) -> bool:
+    """Whether it is scaled to zero, and its endpoint picker holds requests."""
+    desired, holds = (
+        dig(deployment, "status", "replicas", "desired"),
+        dig(deployment, "status", "gateway", "holdsRequests"),
+    )
+    return desired == 0 and not isinstance(desired, bool) and holds is True
+
+
+def answers_in_group(deployment: Resource) -> tuple[bool, bool] | None:
+    """That and whether it is at zero, for a deployment of a group; None for any other, whose routes do not depend on
+    it.
+    """
+    return (answers(deployment), at_zero(deployment)) if text_at(deployment, "spec", "gateway", "group") else None
 
 
 def recorded_group(deployment: Resource) -> str:

@@ -44,12 +44,12 @@ def holds_requests(deployment: Resource) -> Holding:
             "spec.gateway and the condition GatewayReady"
         )
     for warning in gateway.get("warnings") or ():
-        if isinstance(warning, str) and warning.startswith(_NOT_HELD):
+        if isinstance(warning, str) and warning.startswith(NOT_HELD):
             return Holding(problem=warning)
     return Holding(problem="the endpoint picker is not ready to hold requests: see the condition GatewayReady")
 
 
-_NOT_HELD = "one replica always runs"
+NOT_HELD = "one replica always runs"
 """How the warnings about requests that are not held begin."""
 
 
@@ -67,12 +67,12 @@ def held(
     """
     if backend.kind is not BackendKind.POOL:
         return False, (
-            f"{_NOT_HELD}: requests go to Service {backend.service} without an endpoint picker, and only that would "
+            f"{NOT_HELD}: requests go to Service {backend.service} without an endpoint picker, and only that would "
             "hold them; use an engine and a provider with an InferencePool, or set minReplicas to 1"
         )
     if user_route is not None and not _leads_to(user_route, backend.name):
         return False, (
-            f"{_NOT_HELD}: HTTPRoute {text_at(user_route, 'metadata', 'name')} does not lead to InferencePool "
+            f"{NOT_HELD}: HTTPRoute {text_at(user_route, 'metadata', 'name')} does not lead to InferencePool "
             f"{backend.name}, whose endpoint picker would hold requests; name the pool in it, or set minReplicas to 1"
         )
     if not backend.ours:
@@ -80,17 +80,17 @@ def held(
         if isinstance(found, bool):
             return found, ""
         return False, (
-            f"{_NOT_HELD}: the endpoint picker that the provider runs for InferencePool {backend.name} does not hold "
+            f"{NOT_HELD}: the endpoint picker that the provider runs for InferencePool {backend.name} does not hold "
             "requests; give the provider an llm-d router of release 0.10 or newer, or set minReplicas to 1"
         )
     if chosen is None or chosen.config:
         return False, (
-            f"{_NOT_HELD}: the provider brings its own configuration of the endpoint picker, which is not known to "
+            f"{NOT_HELD}: the provider brings its own configuration of the endpoint picker, which is not known to "
             "hold requests; set minReplicas to 1"
         )
     if not chosen.release.holds:
         return False, (
-            f"{_NOT_HELD}: the endpoint picker {chosen.release.title} holds no requests; set --epp-image to an llm-d "
+            f"{NOT_HELD}: the endpoint picker {chosen.release.title} holds no requests; set --epp-image to an llm-d "
             "router of release 0.10 or newer, or minReplicas to 1"
         )
     return picker_sdk.holds(picker), ""

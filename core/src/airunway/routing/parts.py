@@ -17,8 +17,8 @@ from airunway.routing.backends import (
     pool_objects,
 )
 from airunway.routing.claims import Claimant
-from airunway.routing.groups import Member, answers, recorded_group, weight_of
-from airunway.routing.holding import held, holds_at_zero
+from airunway.routing.groups import Group, Member, answers, at_zero, recorded_group, weight_of
+from airunway.routing.holding import NOT_HELD, held, holds_at_zero
 from airunway.routing.intent import Facts, Intent
 from airunway.routing.routes import request_timeout
 from airunway.sdk.picker import hold_time
@@ -105,6 +105,7 @@ def member_of(facts: Facts, intent: Intent, claimant: Claimant) -> Member:
         claimant=claimant,
         weight=weight_of(facts.deployment),
         answers=answers(facts.deployment),
+        at_zero=at_zero(facts.deployment),
         backend=led_to if led_to.service or led_to.kind is BackendKind.POOL else None,
         path_to_service=backend.ours and chosen is not None and not chosen.release.path_suffix,
     )
@@ -141,6 +142,8 @@ def holding_in(facts: Facts, backend: Backend | None) -> tuple[bool | None, str]
     """
     if not holds_at_zero(facts.deployment):
         return None, ""
+    if facts.group is not None and (remark := _not_held_in(facts.group)):
+        return False, remark
     if backend is None:
         return dig(facts.deployment, "status", "gateway", "holdsRequests") is True, ""
     return held(
@@ -150,6 +153,19 @@ def holding_in(facts: Facts, backend: Backend | None) -> tuple[bool | None, str]
         picker=facts.own(facts.picker),
         user_route=facts.user_route,
     )
+
+
+def _not_held_in(group: Group) -> str:
+    """Why requests of a group do not wait for a member; empty if they can."""
+    for rule in group.rules.values():
+        share = rule.of(group.me)
+        weighted = [each.member for each in rule.shares if each.member.weight > 0]
+        if not rule.pools and share is not None and share.member in weighted and len(weighted) > 1:
+            return (
+                f"{NOT_HELD}: several deployments of group {group.me.group} have a weight, and their rule leads to "
+                "Services, which hold no request; set routing.split to Pool in the runtime config, or minReplicas to 1"
+            )
+    return ""
 
 
 def kept_pool(facts: Facts) -> tuple[Resource, ...]:

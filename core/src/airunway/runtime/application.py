@@ -12,7 +12,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.configs.resolution import CONFIG_READY
-from airunway.kube import Client, KubeError, Priority
+from airunway.kube import Client, KubeError, MalformedAnswer, Priority, is_retryable
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings, with_defaults
 from airunway.process.caches import Caches
@@ -20,8 +20,9 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.process.part import Part, Work
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
-from airunway.resource import ObjectKey, Resource, condition_of, dig, kept
+from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, mapping_at
 from airunway.revisions.revision import waits_for
+from airunway.routing.holding import holds_at_zero
 from airunway.runtime.crd_versions import translation_status
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import cache_reads, is_routed
@@ -60,6 +61,9 @@ def _as_read(condition: Resource | None) -> object:
         return condition
     return condition.get("status"), condition.get("observedGeneration")
 
+
+VERSION_RETRY = 1.0
+"""Seconds until a server that did not tell its version is asked again."""
 
 _WORKERS = 16
 """Deployments that are reconciled at a time."""
@@ -187,12 +191,21 @@ class ProviderApplication(Part):
         self._look_at_all()
 
     async def _version(self) -> tuple[int, int]:
-        """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process."""
-        try:
-            self._kubernetes = await self._client.version()
-        except KubeError as error:
-            log.warning("the version of Kubernetes is not known (%s): taken for %d.%d", error, *self._kubernetes)
-        return self._kubernetes
+        """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process.
+
+        What is built into Kubernetes depends on it, and so does what is published of the translation: a server that
+        does not answer is asked again.
+        """
+        while True:
+            try:
+                self._kubernetes = await self._client.version()
+            except KubeError as error:
+                if is_retryable(error) and not isinstance(error, MalformedAnswer):
+                    log.warning("the version of Kubernetes is not known yet: %s", error)
+                    await asyncio.sleep(VERSION_RETRY)
+                    continue
+                log.warning("the version of Kubernetes is not known (%s): taken for %d.%d", error, *self._kubernetes)
+            return self._kubernetes
 
     async def _register(self) -> None:
         """Keep the provider registered while it leads. Ends with a farewell."""
@@ -233,6 +246,7 @@ class ProviderApplication(Part):
             [_as_read(condition_of(deployment, type_)) for type_ in _READ_CONDITIONS],
             route,
             route_warnings(deployment),
+            holds_at_zero(deployment) and mapping_at(status, "gateway").get("holdsRequests"),
             cache_reads(deployment),
         )
 

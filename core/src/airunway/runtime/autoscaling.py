@@ -13,14 +13,22 @@ from airunway.api.autoscaling import Autoscaling, Metric
 from airunway.api.base import ParseError, parse_model
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.configs.canonical import parse_duration
-from airunway.engines.metrics import ENGINE_METRICS, kv_cache_query, pods_matcher, requests_query
+from airunway.engines.metrics import (
+    ENGINE_METRICS,
+    also_at_zero,
+    held_query,
+    kv_cache_query,
+    pods_matcher,
+    requests_query,
+)
 from airunway.owned.objects import complete, identity_in, our_labels
 from airunway.owned.plan import Plan
 from airunway.plugins.contract import Context, Finding, Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import SCALED_OBJECT, ProviderHost
 from airunway.redaction import redacted
-from airunway.resource import Resource, condition_of, dig, entries_at, key_of, mapping_at, text_at
+from airunway.resource import ObjectKey, Resource, condition_of, dig, entries_at, key_of, mapping_at, text_at
+from airunway.routing.holding import holds_requests
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status.reasons import Category
@@ -32,6 +40,8 @@ _POLLING = 15
 """Seconds between two questions of KEDA to Prometheus."""
 _FAILURES = 4
 """Failed questions after which KEDA keeps the replicas that there are."""
+_MOST_HELD = 10_000
+"""More requests than a picker holds."""
 
 _NOT_INSTALLED = (
     "KEDA is not installed (keda.sh/v1alpha1): install it, or remove scaling.autoscaling; replicas stay as they are"
@@ -49,15 +59,20 @@ def autoscaling_of(deployment: Resource) -> Autoscaling | None:
         return None
 
 
-def clamp(typed: ModelDeployment) -> None:
-    """Bring the number of replicas into the bounds of the deployment's autoscaling.
+def clamp(typed: ModelDeployment, deployment: Resource) -> None:
+    """Bring the number of replicas into the bounds of the deployment's autoscaling. `typed` is `deployment`, parsed.
 
     Autoscalers keep within them; ``kubectl replace`` or ``kubectl scale`` need not, and must not stop a model until
     KEDA looks again.
     """
     scaling = typed.spec.scaling
     if scaling.autoscaling is not None:
-        scaling.replicas = scaling.autoscaling.within(scaling.replicas)
+        scaling.replicas = max(_fewest(scaling.autoscaling, deployment), scaling.autoscaling.within(scaling.replicas))
+
+
+def _fewest(autoscaling: Autoscaling, deployment: Resource) -> int:
+    """Fewest replicas: the last one stays where nothing would hold a request for it."""
+    return autoscaling.floor or (0 if holds_requests(deployment).pool else 1)
 
 
 def follows_itself(host: ProviderHost, engine: str) -> bool:
@@ -109,35 +124,39 @@ def autoscaler(
         "apiVersion": f"{SCALED_OBJECT.group}/{SCALED_OBJECT.versions[0]}",
         "kind": SCALED_OBJECT.kind,
         "metadata": {"name": state.key.name},
-        "spec": _spec(state.key.name, autoscaling, context.engine, pods=pods, prometheus=prometheus),
+        "spec": _spec(
+            state.key,
+            autoscaling,
+            context.engine,
+            pods=pods,
+            prometheus=prometheus,
+            pool=holds_requests(state.deployment).pool if autoscaling.floor == 0 else "",
+        ),
     }
     whose = our_labels(state.deployment, provider_mark(host.name))
     return (complete(made, owner=state.deployment, labels=whose, propagated=propagated),)
 
 
-def _spec(name: str, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource) -> Resource:
-    metrics = ENGINE_METRICS[engine]
-    query = requests_query if autoscaling.measures is Metric.REQUESTS else kv_cache_query
-    trigger: Resource = {
-        "type": "prometheus",
-        "name": "requests" if autoscaling.measures is Metric.REQUESTS else "kv-cache",
-        "metricType": "AverageValue",
-        "metadata": {
-            "serverAddress": prometheus["serverAddress"],
-            "query": query(metrics, pods),
-            "threshold": str(autoscaling.target),
-            "activationThreshold": "0",
-            # No series at all is a Prometheus that does not scrape the pods, and not an idle model.
-            "ignoreNullValues": "false",
-        },
-    }
-    if authentication := mapping_at(prometheus, "authentication"):
-        kind = authentication.get("kind") or "TriggerAuthentication"
-        trigger["authenticationRef"] = {"kind": kind, "name": authentication.get("name")}
+def _spec(
+    key: ObjectKey, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource, pool: str
+) -> Resource:
+    """`pool` is the InferencePool whose picker holds requests; empty: the last replica stays."""
+    metrics, by_requests = ENGINE_METRICS[engine], autoscaling.measures is Metric.REQUESTS
+    query = (requests_query if by_requests else kv_cache_query)(metrics, pods)
+    waiting = held_query(key.namespace, pool)
+    if pool:
+        query = also_at_zero(query, key.namespace, pool)
+        query = f"{query} + {waiting}" if by_requests else query
+    name = "requests" if by_requests else "kv-cache"
+    triggers = [_trigger(name, query, threshold=autoscaling.target, prometheus=prometheus)]
+    if pool and not by_requests:  # it only wakes the model: no number of requests asks for more than one replica
+        triggers.append(
+            _trigger("wake", waiting, threshold=autoscaling.max_replicas * _MOST_HELD, prometheus=prometheus)
+        )
     fewest, idle = max(1, autoscaling.floor), _seconds(autoscaling.idle)
     return {
-        "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "name": name},
-        "minReplicaCount": fewest,
+        "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "name": key.name},
+        "minReplicaCount": 0 if pool else fewest,
         "maxReplicaCount": autoscaling.max_replicas,
         "pollingInterval": _POLLING,
         "cooldownPeriod": idle,
@@ -149,8 +168,28 @@ def _spec(name: str, autoscaling: Autoscaling, engine: str, *, pods: str, promet
             },
         },
         "fallback": {"failureThreshold": _FAILURES, "replicas": fewest, "behavior": "currentReplicasIfHigher"},
-        "triggers": [trigger],
+        "triggers": triggers,
     }
+
+
+def _trigger(name: str, query: str, *, threshold: int, prometheus: Resource) -> Resource:
+    trigger: Resource = {
+        "type": "prometheus",
+        "name": name,
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": prometheus["serverAddress"],
+            "query": query,
+            "threshold": str(threshold),
+            "activationThreshold": "0",
+            # No series at all is a Prometheus that does not scrape the pods, and not an idle model.
+            "ignoreNullValues": "false",
+        },
+    }
+    if authentication := mapping_at(prometheus, "authentication"):
+        kind = authentication.get("kind") or "TriggerAuthentication"
+        trigger["authenticationRef"] = {"kind": kind, "name": authentication.get("name")}
+    return trigger
 
 
 def _seconds(duration: str) -> int:
@@ -244,8 +283,7 @@ def autoscaler_result(state: ClusterState, host: ProviderHost) -> StepResult | N
     fewest = dig(live, "spec", "minReplicaCount")
     text = _bounds(autoscaling, fewest if isinstance(fewest, int) else autoscaling.floor)
     if autoscaling.floor == 0 and fewest != 0:
-        why = "nothing would hold a request while no replica runs, so the last one stays"
-        return _result(True, "StaysAtOne", f"{text}; {why}: see docs/autoscaling.md, or set minReplicas to 1")
+        return _result(True, "StaysAtOne", f"{text}; {holds_requests(deployment).problem}")
     return _result(True, "Scaling", text)
 
 

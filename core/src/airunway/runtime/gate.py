@@ -206,9 +206,11 @@ def _waits_for_weights(gate: Gate, state: ClusterState) -> Gate:
     else:
         late = f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
     waits = StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=late, blocks_ready=True)
-    unanswered = on and status != "False" and state.primary is None
-    text = "Waiting until the model cache part has answered for this spec"
-    results = (replace(waits, message=text),) if unanswered else ()
+    results: tuple[StepResult, ...] = ()
+    if state.primary is None and on and status != "False":
+        results = (replace(waits, message="Waiting until the model cache part has answered for this spec"),)
+    elif state.primary is None and not wants_cache(state.deployment):  # or else `cache_faults` says it
+        results = (waits,)
     return replace(gate, closed=True, results=results, late=waits)
 
 

@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
+from airunway.configs.resolution import is_autoscaled
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Pool
 from airunway.plugins.rules import PODS
 from airunway.redaction import bounded
 from airunway.resource import Resource, condition_of, dig, filled, managed_by
-from airunway.status.conditions import Condition, as_word, served_before, served_record, written_on
+from airunway.status.conditions import IDLE, Condition, as_word, served_before, served_record, written_on
 from airunway.status.events import Event
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import Category, category_of
@@ -182,7 +183,7 @@ def provider_status(
         created=report.resource is not None,
         served=record is not None,
         now=now,
-        running_reason="DeploymentReady",
+        running_reason=IDLE if idle and is_autoscaled(deployment) else "DeploymentReady",
         running_message=f"{ALL_READY}: {named.get('kind')} {dig(named, 'metadata', 'name')}{idle}",
         grace=report.grace,
         patience=report.patience,

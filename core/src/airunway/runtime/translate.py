@@ -73,7 +73,7 @@ def parsed(deployment: Resource) -> ModelDeployment:
     if large := noted_excess(deployment):
         raise TooLarge("", "; ".join(f"{each.path}: {each.message}" for each in large))
     typed = parse_deployment(deployment)
-    clamp(typed)
+    clamp(typed, deployment)
     return typed
 
 

@@ -112,12 +112,14 @@ def ignored_pod_settings(
     has_gpus = any(gpu.count for _, gpu in gpus_of(deployment) if gpu is not None)
     wanted = runtime.runtime_class if has_gpus and not spec.runtime_class_name else ""
     missing = {
-        PodSetting.ENV: [str(entry.get("name")) for entry in runtime.env if str(entry.get("name")) not in words.named],
+        PodSetting.ENV: [
+            str(entry.get("name")) for entry in runtime.env if not words.has_variable(str(entry.get("name")))
+        ],
         PodSetting.LABELS: [key for key in runtime.labels if key not in words.keys],
         PodSetting.PULL_SECRETS: [name for name in runtime.image_pull_secrets if name not in words.texts],
         PodSetting.TOKEN: [token] if token and token not in words.texts else [],
         PodSetting.RUNTIME_CLASS: [wanted] if wanted and wanted not in words.texts else [],
-        PodSetting.CACHE: [context.cache.claim] if context.cache and context.cache.claim not in words.texts else [],
+        PodSetting.CACHE: [context.cache.claim] if context.cache and not words.has_claim(context.cache.claim) else [],
     }
     if context.cache is not None and (image := context.cache.image):
         # An upstream may have a form of its own for the reference, such as an address.
@@ -137,6 +139,14 @@ class _Words:
         self.texts: set[str] = set()
         for obj in objects:
             self._take({key: value for key, value in obj.items() if key != "metadata"})
+
+    def has_variable(self, name: str) -> bool:
+        """Whether it is the name of an entry of a list, or a key of a map (KubeAI's ``spec.env``)."""
+        return name in self.named or name in self.keys
+
+    def has_claim(self, claim: str) -> bool:
+        """Whether a text is the claim, or an address in which it is a part (``pvc://CLAIM/path``)."""
+        return claim in self.texts or any("://" in text and claim in text.split("/") for text in self.texts)
 
     def _take(self, node: object) -> None:
         if isinstance(node, dict):

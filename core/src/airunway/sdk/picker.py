@@ -209,9 +209,9 @@ def hold_time(asked: str | None) -> str:
 
 def hold_for(model: ModelDeployment) -> str:
     """How long requests wait in the picker while no replica runs; empty: the deployment always keeps one."""
-    autoscaling = getattr(model.spec.scaling, "autoscaling", None)
-    least = getattr(autoscaling, "min_replicas", None)
-    return hold_time(model.spec.gateway.request_timeout) if least == 0 else ""
+    autoscaling = model.spec.scaling.autoscaling
+    to_zero = autoscaling is not None and autoscaling.floor == 0
+    return hold_time(model.spec.gateway.request_timeout) if to_zero else ""
 
 
 def holds(deployment: Resource | None) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from airunway.api import names
+from airunway.configs.resolution import is_autoscaled
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import (
     DEPLOYMENT,
@@ -21,6 +22,7 @@ from airunway.kube import (
     Kind,
     served_kinds_by_name,
 )
+from airunway.plugins.host import SCALED_OBJECT
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -152,6 +154,8 @@ def _of_provider(deployment: Resource, config: Resource | None, served: Served) 
     for entry in list_at(config, "spec", "upstream"):
         named = (str(dig(entry, "group", default="")), str(dig(entry, "kind")))
         if named[1] in _STATELESS or (found and named == (group, kind) and named[1] not in _BUILT_IN):
+            continue
+        if named == (SCALED_OBJECT.group, SCALED_OBJECT.kind) and not is_autoscaled(deployment):
             continue
         known = _kind(*named, dig(entry, "versions", default=[]), served)
         if known is None or not known.namespaced:

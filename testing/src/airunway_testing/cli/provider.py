@@ -114,11 +114,11 @@ def check(
         except OSError as error:
             click.echo(f"airunway provider check: the report cannot be written: {error}", err=True)
             raise click.exceptions.Exit(2) from error
-    broken, said = lines_of(found)
-    for line in broken:
+    lines, summary = lines_of(found)
+    for line in lines:
         click.echo(f"airunway provider check: {line}", err=True)
-    for line in said:
-        click.echo(line)
+    if summary:
+        click.echo(summary)
     if not found.ok:
         raise click.exceptions.Exit(1)
 

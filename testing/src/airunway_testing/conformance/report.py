@@ -193,30 +193,25 @@ def _text(text: str) -> str:
     return html.escape(printable(text)).replace("\n", "<br>").replace("`", "")
 
 
-def lines_of(report: Report) -> tuple[list[str], list[str]]:
-    """The report for a terminal: what is broken, and the rest."""
-    broken = [
-        f"{result.rule}: {printable(text)}"
+def lines_of(report: Report) -> tuple[list[str], str]:
+    """The report for a terminal: what is broken, skipped and not compared, and a line about the whole (empty: the
+    provider could not be loaded)."""
+    loaded = bool(report.facts.contract)
+    lines = [
+        f"{result.rule}{'' if result.outcome is Outcome.FAILED else f' {result.outcome}'}: {printable(text)}"
         for result in report.results
-        if result.outcome is Outcome.FAILED
+        if result.outcome is Outcome.FAILED or (loaded and result.outcome is not Outcome.PASSED)
         for text in result.texts
     ]
-    said = [
-        f"{result.outcome}: {result.rule}: {printable(text)}"
-        for result in report.results
-        if result.outcome in (Outcome.SKIPPED, Outcome.NOT_COMPARED) and report.facts.contract
-        for text in result.texts
-    ]
+    if not loaded:
+        return lines, ""
     counts = report.counts()
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-    if report.facts.contract:
-        said += [f"upstream: {text}" for text in report.facts.upstream]
-        verb = "keeps" if report.ok else "does not keep"
-        said.append(
-            f"{report.provider} ({report.facts.origin}) {verb} contract {report.facts.contract}: rules: {summary}; "
-            f"engines {', '.join(report.facts.engines)}; primary kind {report.facts.primary}; kit {report.facts.kit}"
-        )
-    return broken, said
+    return lines, (
+        f"{report.provider} ({report.facts.origin}) {'holds' if report.ok else 'does not hold'} contract "
+        f"{report.facts.contract}: engines {', '.join(report.facts.engines)}; primary kind {report.facts.primary}; "
+        f"rules: {summary}"
+    )
 
 
 def written(report: Report, folder: Path) -> None:

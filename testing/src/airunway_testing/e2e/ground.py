@@ -76,10 +76,10 @@ class Ground:
                 await self._client.create(CUSTOM_RESOURCE_DEFINITION, labelled, manager=MANAGER)
         await wait_until_established(self._client, (key_of(crd).name for crd in definitions), timeout=_READY)
 
-    async def start(self, providers: list[str], *, settings: Sequence[str] = ()) -> None:
+    async def start(self, providers: list[str], *, settings: Sequence[str] = (), account: Path | None = None) -> None:
         """The core as one process and these providers as another, for our namespace alone. Raises GroundError.
 
-        `settings` are ``PROVIDER.KEY=VALUE``.
+        `settings` are ``PROVIDER.KEY=VALUE``. The providers use the kubeconfig of `account`, if there is one.
         """
         known = {key_of(config).name for config in await self._client.list_all(INFERENCE_PROVIDER_CONFIG)}
         self._registered = set(providers) - known
@@ -87,12 +87,13 @@ class Ground:
         self._parts = Processes(self._folder, keep=False)
         where = ["--kubeconfig", str(self._kubeconfig), *(["--context", self._context] if self._context else [])]
         programs = {
-            "core": ["controller"],
+            "core": ["controller", *(["--guard-parameters"] if account is not None else [])],
             "providers": ["provider", "run", *providers, *_settings_of(providers, settings)],
         }
         for name, arguments in programs.items():
             ready = ["--watch-namespaces", self.namespace, "--ready-file", str(self._folder / f"{name}.ready")]
-            command = [sys.executable, "-m", "airunway", *arguments, *where, *ready]
+            own = ["--kubeconfig", str(account)] if account is not None and name == "providers" else where
+            command = [sys.executable, "-m", "airunway", *arguments, *own, *ready]
             self._parts.start(name, command, environment={**os.environ, "PYTHONUNBUFFERED": "1"})
         try:
             async with asyncio.timeout(_READY):

@@ -45,6 +45,7 @@ _GIVE_UP = 60.0
 _NO_IMAGE = "no-such-image"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
+_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 _GATEWAY = Kind("gateway.networking.k8s.io", "v1", "Gateway", "gateways")
 _ANSWER = 10.0
 """Seconds for one answer of a Gateway."""
@@ -84,6 +85,30 @@ class Life:
             if service is not None and (fault := headless_fault(endpoint, service)):
                 raise Failed(fault)
         return f"{dig(found, 'status', 'phase')}: {dig(found, 'status', 'message', default='')}"
+
+    async def reach(self) -> str:
+        """Its endpoint is a Service behind which an address is ready: one without serves nobody."""
+        endpoint = dig(await self.client.get(MODEL_DEPLOYMENT, self.key), "status", "endpoint", default={})
+        name = str(endpoint.get("service") or "")
+        if not name:
+            raise Missing("the endpoint is no Service of the namespace")
+        try:
+            async with asyncio.timeout(self.patience):
+                while not await self._ready_addresses(name):
+                    await asyncio.sleep(0.2)
+        except TimeoutError as error:
+            raise Failed(f"the Service {name} of status.endpoint has no ready address: what does it select?") from error
+        return f"Service {name}"
+
+    async def _ready_addresses(self, service: str) -> int:
+        found = await self.client.list_all(
+            _SLICE, namespace=self.key.namespace, label_selector=f"kubernetes.io/service-name={service}"
+        )
+        return sum(
+            dig(entry, "conditions", "ready") is not False
+            for slice_ in found
+            for entry in dig(slice_, "endpoints", default=None) or []
+        )
 
     async def edit(self) -> str:
         """Another context length; over once the pods that it replaced are gone."""
@@ -321,7 +346,7 @@ class Life:
         return int(after["metadata"]["generation"])
 
 
-STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.cache, Life.route, Life.suspend)
+STEPS = (Life.reach, Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.cache, Life.route, Life.suspend)
 """A life after its beginning and before its end."""
 
 

@@ -36,8 +36,11 @@ async def end_to_end(
     settings: tuple[str, ...] = (),
     patience: float,
     say: Say,
+    account: Path | None = None,
 ) -> None:
-    """Fill in `report`. Whatever ends it, cancellation too, what was made in the cluster is taken away first.
+    """Fill in `report`; the providers use the kubeconfig of `account`, if there is one.
+
+    Whatever ends it, cancellation too, what was made in the cluster is taken away first.
 
     Raises KubeError if there is no talking to the cluster.
     """
@@ -47,7 +50,7 @@ async def end_to_end(
         chosen = _chosen(found, report, providers)
         ground = Ground(client, kubeconfig=kubeconfig, context=context, run=report.run)
         try:
-            chosen = await _prepare(client, ground, chosen, report, settings=settings, say=say)
+            chosen = await _prepare(client, ground, chosen, report, settings=settings, say=say, account=account)
             for candidate in chosen:
                 await _live_through(client, ground, candidate, found, report, patience=patience, say=say)
         except asyncio.CancelledError:
@@ -95,6 +98,7 @@ async def _prepare(
     *,
     settings: tuple[str, ...],
     say: Say,
+    account: Path | None,
 ) -> list[Candidate]:
     """A namespace, and somebody who answers in it; the providers that do."""
     if not chosen:
@@ -112,7 +116,7 @@ async def _prepare(
         return [candidate for candidate in chosen if candidate.runs]
     say("AI Runway does not answer there: starting it on this machine, for this namespace alone.")
     report.facts["AI Runway"] = f"did not answer in the cluster; {__version__} ran on this machine for this namespace"
-    await ground.start([candidate.name for candidate in chosen], settings=settings)
+    await ground.start([candidate.name for candidate in chosen], settings=settings, account=account)
     return chosen
 
 

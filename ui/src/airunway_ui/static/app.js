@@ -23,8 +23,25 @@ function replaced(old, node) {
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
 
+function ordered({ in: id, order, made }) {
+  const parent = document.getElementById(id);
+  if (!parent) return;
+  const active = document.activeElement;
+  const fresh = new Map(made.map((node) => [node[1].id, node]));
+  const wanted = order.map((each) => (fresh.has(each) ? built(fresh.get(each)) : document.getElementById(each)));
+  for (const child of [...parent.childNodes]) if (!wanted.includes(child)) child.remove();
+  wanted.forEach((child, place) => {
+    if (child && parent.childNodes[place] !== child) parent.insertBefore(child, parent.childNodes[place] ?? null);
+  });
+  if (active?.isConnected) active.focus({ preventScroll: true }); // an element that moves loses it
+}
+
 function patch(nodes) {
   for (const node of nodes) {
+    if (!Array.isArray(node)) {
+      ordered(node);
+      continue;
+    }
     const old = document.getElementById(node[1].id);
     // What somebody types in stays, until they leave it.
     if (old && !(old.contains(document.activeElement) && document.activeElement.matches("input, textarea, select"))) {
