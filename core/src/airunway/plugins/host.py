@@ -117,6 +117,8 @@ class ProviderHost:
         scales = any(isinstance(each, EngineCapability) and each.autoscaling == "Scale" for each in found.engines)
         if not (scales and found.upstream and all(isinstance(kind, UpstreamKind) for kind in found.upstream)):
             return found  # `check` says what is wrong with it
+        if SCALED_OBJECT in found.upstream:  # made from the manifest of another host
+            return found
         return replace(found, upstream=(*found.upstream, SCALED_OBJECT))
 
     @cached_property
