@@ -14,9 +14,9 @@ from airunway.cli.main import app
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.resource import Resource
-from airunway_testing.conformance.cluster import Refused, _allow
 from airunway_testing.conformance.report import Outcome, Report, as_html, as_junit
 from airunway_testing.conformance.report import Result as OfARule
+from airunway_testing.e2e.check import Refused, _allow
 from airunway_testing.e2e.ground import LABEL
 
 
