@@ -16,8 +16,8 @@ from airunway.kube import Client, Kind
 from airunway.resource import Resource
 from airunway_testing.conformance.report import Outcome, Report, as_html, as_junit
 from airunway_testing.conformance.report import Result as OfARule
-from airunway_testing.e2e.check import Refused, _allow
 from airunway_testing.e2e.ground import LABEL
+from airunway_testing.e2e.in_cluster import Refused, _allow
 
 
 def check(*arguments: str) -> Result:

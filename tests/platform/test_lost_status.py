@@ -17,6 +17,7 @@ from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, uid_of
+from airunway.sdk import SelectionMode, SelectionRule
 from airunway_testing.expectations import condition_is, reason_is, running_at
 from airunway_testing.operator import (
     deployments,
@@ -27,6 +28,7 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
+from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.names import TOY
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
@@ -39,9 +41,11 @@ TOYS: Resource = {"provider": {"name": "toy"}}
 async def test_a_lost_status_deletes_nothing_while_core_and_provider_restart(
     kubeconfig: Path, client: Client, namespace: str, audit_log: Path
 ) -> None:
-    await install_definitions(client)
+    await install_definitions(client, load_simulator("toy").custom_resource_definitions())
     await remove_leftovers(client)
-    host, template = toy_host(), ObjectKey(namespace, "tiny")
+    rules = (SelectionRule(condition="true", priority=10),)
+    host = toy_host(selection=SelectionMode.AUTO, selection_rules=rules)
+    template = ObjectKey(namespace, "tiny")
     metadata: Resource = {"name": template.name, "namespace": namespace}
     body = {"apiVersion": names.API_VERSION, "kind": MODEL_TEMPLATE.kind, "metadata": metadata}
     await client.create(MODEL_TEMPLATE, {**body, "spec": {"modelName": "org/model", "defaults": ENGINE}})
@@ -67,8 +71,8 @@ async def test_a_lost_status_deletes_nothing_while_core_and_provider_restart(
                 await client.merge_patch(MODEL_DEPLOYMENT, key, lost, subresource="status", manager="restore")
 
         await start(provider_first=False)
-        plain = [await create(f"plain-{number}", **MODEL, **TOYS) for number in range(10)]
-        chosen = [await create(f"chosen-{number}", **MODEL) for number in range(5)]
+        plain = [await create(f"plain-{number}", **MODEL, **TOYS) for number in range(6)]
+        chosen = [await create(f"chosen-{number}", **MODEL) for number in range(3)]
         keys = [*plain, *chosen, await create("templated", **TOYS, templateRef={"name": "tiny"})]
         for key in keys:
             await until(client, key, running_at(1))

@@ -240,7 +240,7 @@ async def _story(
         for name, shape in shapes.items():
             _only_scaled(name, SCALING[shape], *(_of(name, shapes, seen) for seen in (before, wide, narrow)))
         lines = {re.sub("-config-[0-9a-f]+$", "-config", line) for line in upstream_writes(audit.read(), namespace)}
-        # A new InferenceSet has never served: it is made once more if it came before the core had given the newest.
+        # A new InferenceSet has never served: made before the core has given the newest, it is made once more.
         again = {f"delete inferencesets {name}" for name, shape in shapes.items() if SCALING[shape].anew}
         expected = {line.format(name) for name, shape in shapes.items() for line in SCALING[shape].writes}
         assert lines - again == expected

@@ -210,15 +210,11 @@ async def test_hostile_texts_run_nothing_and_leave_the_layout(
                 assert wide <= 0, path
             await found.open(f"/?ns={key.namespace}&q={'%3Cscript%3E'}")
             await found.open(f"/d/{key.namespace}/llama/ask")
-            await found.page.fill("#prompt", "Why is the sky blue?")
-            await found.page.keyboard.press("Enter")
-            await found.sees("blue? sky the is Why", "#dialogue")
-            await found.sees("first token after", "#counts")
-            await shot(found, "ask")
             await found.page.fill("#prompt", f"two {MARKUP} one")
             await found.page.keyboard.press("Enter")
-            await found.sees("src=x <img two", "#dialogue")
+            await found.sees("first token after", "#counts")
             assert "<script>alert(2)</script>" in await found.text("#dialogue")
+            await shot(found, "ask")
             assert found.wrong == []
 
 

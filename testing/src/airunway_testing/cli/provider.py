@@ -93,7 +93,7 @@ def check(
         raise click.BadParameter("--kubeconfig, --context and --i-know need --cluster")
     found = examined(name, wanted=rules, skipped=skipped)
     if cluster and found.facts.contract:
-        from airunway_testing.e2e.check import Refused, examine_in_cluster
+        from airunway_testing.e2e.in_cluster import Refused, examine_in_cluster
 
         try:
             examine_in_cluster(

@@ -6,6 +6,6 @@
 ``rules``    the rules of the contract, by id
 ``checks``   which of them an installed provider breaks, as ``airunway provider check`` says it
 ``works``    whether what is written can work; ``statuses``, ``purity``: what hooks make of statuses, and of the world
-``report``   what was found, as JSON, JUnit and a page (the rules that need an API server: `airunway_testing.e2e.check`)
+``report``   what was found, as JSON, JUnit and a page; ``cluster``: the rules that need an API server
 ``roles``    the roles of a provider as the template of a chart
 """
