@@ -114,6 +114,20 @@ def test_a_mutant_is_rejected_by_its_rule_and_by_no_other(mutant: Mutant) -> Non
     assert broken(report) == [mutant.rule], [result.texts for result in report.results if result.rule in broken(report)]
 
 
+def test_a_cel_rule_that_the_kit_cannot_evaluate_is_reported() -> None:
+    subject = Subject(loaded(patched(None), "toy"), sources=(patched(None),))
+    found = deepcopy(definitions())
+    (crd,) = (crd for (_, kind), crd in found.items() if kind == "Toy")
+    for version in crd["spec"]["versions"]:
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        spec["x-kubernetes-validations"] = [{"rule": "isCIDR(self.model)", "message": "a network"}]
+    subject.__dict__["definitions"] = found
+    report = examine(subject, wanted=(rules.CEL,))
+    (result,) = report.results
+    assert result.outcome is Outcome.NOT_COMPARED
+    assert "Toy: isCIDR(self.model) cannot be evaluated here" in result.texts[0]
+
+
 def test_every_rule_of_the_kit_has_a_mutant() -> None:
     pure = {rule.id for rule in RULES.values() if rule.checked is not Checked.CLUSTER}
     assert pure == {mutant.rule for mutant in MUTANTS}
