@@ -18,6 +18,7 @@ from airunway.sdk import (
     ModelDeployment,
     Observation,
     Observed,
+    Transformer,
     Translation,
     UpstreamKind,
     workloads,
@@ -29,6 +30,11 @@ from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY, TOY_BOX
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+
+WRITES_BOXES = Transformer(
+    name="box", api_version=TOY_BOX.api_version, kind=TOY_BOX.kind, schema_hashes=("f5505c12792b",)
+)
 
 
 def shaped(deployment: ModelDeployment, context: Context[Any]) -> Translation:
@@ -80,7 +86,8 @@ def watched(deployment: ModelDeployment, observed: Observed, context: Context[An
 async def test_g6a_a_primary_of_another_kind_or_name_is_made_once_the_old_one_is_gone(
     operator: Operator, client: Client, shape: str, kind: Kind, name: str, cause: str
 ) -> None:
-    host = toy_host(translate_spec=shaped, translate_status=watched)
+    transformers = (*provider.transformers(), WRITES_BOXES)
+    host = toy_host(translate_spec=shaped, translate_status=watched, transformers=transformers)
     user = await operator.provider(host, values={"box": False})
     key, new = await operator.deploy(), operator.key(name)
     await until(client, key, running_at(1))
