@@ -18,6 +18,7 @@ from airunway.sdk import (
     ModelDeployment,
     Observation,
     Observed,
+    Transformer,
     Translation,
     UpstreamKind,
     workloads,
@@ -27,8 +28,13 @@ from airunway_testing.operator import gone, until
 from airunway_testing.simulators.scenarios import ANNOTATION
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY, TOY_BOX
+from airunway_testing.toy.provider import TRANSFORMERS
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+
+BOX = Transformer(name="box-v1", api_version="testing.airunway.ai/v1", kind="ToyBox", schema_hashes=("f5505c12792b",))
+"""A primary object is of a kind that a transformer writes (AR-C-022)."""
 
 
 def shaped(deployment: ModelDeployment, context: Context[Any]) -> Translation:
@@ -80,7 +86,7 @@ def watched(deployment: ModelDeployment, observed: Observed, context: Context[An
 async def test_g6a_a_primary_of_another_kind_or_name_is_made_once_the_old_one_is_gone(
     operator: Operator, client: Client, shape: str, kind: Kind, name: str, cause: str
 ) -> None:
-    host = toy_host(translate_spec=shaped, translate_status=watched)
+    host = toy_host(translate_spec=shaped, translate_status=watched, transformers=(*TRANSFORMERS, BOX))
     user = await operator.provider(host, values={"box": False})
     key, new = await operator.deploy(), operator.key(name)
     await until(client, key, running_at(1))
