@@ -24,7 +24,7 @@ from airunway_testing.sandbox.samples import Sample
 
 __all__ = ["COMMIT", "TAG", "NotKept", "Release", "archived", "release_before"]
 
-COMMIT = "edafb2bc69273c3b45461bf07063114109d00ad5"
+COMMIT = "49da52f4699dcd5b2f95ee350362ea7c90e2e206"
 """The newest commit whose transformers are released. A release moves this on to its own."""
 
 TAG = "kept"
