@@ -55,7 +55,7 @@ _DEVELOPMENT = {
 }
 _DEVELOPMENT_OF_PROVIDERS = {
     "new": "Write the skeleton of a provider that runs.",
-    "check": "Say what is wrong with an installed provider.",
+    "check": "Say which rules of the contract an installed provider breaks.",
 }
 """Commands for development and tests, with their help, the second ones below ``airunway provider``; the distribution
 `airunway-testing` has them.

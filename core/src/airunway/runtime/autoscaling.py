@@ -7,6 +7,7 @@ KEDA, and the HorizontalPodAutoscaler that it makes, change ``spec.scaling.repli
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from airunway.api import names
 from airunway.api.autoscaling import Autoscaling, Metric
@@ -22,7 +23,6 @@ from airunway.engines.metrics import (
     requests_query,
 )
 from airunway.owned.objects import complete, identity_in, our_labels
-from airunway.owned.plan import Plan
 from airunway.plugins.contract import Context, Finding, Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import SCALED_OBJECT, ProviderHost
@@ -32,6 +32,9 @@ from airunway.routing.holding import holds_requests
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status.reasons import Category
+
+if TYPE_CHECKING:  # it brings the client of Kubernetes
+    from airunway.owned.plan import Plan
 
 CONDITION = "AutoscalerReady"
 COMPONENT = "Autoscaler"
@@ -241,8 +244,8 @@ def parted(plan: Plan) -> tuple[Plan, Plan]:
     """The plan without the autoscaler, and that of the autoscaler alone: a fault of it must not hinder the model."""
     rest = tuple(step for step in plan.steps if not is_autoscaler(step.subject))
     if len(rest) == len(plan.steps):
-        return plan, Plan(steps=())
-    return Plan(steps=rest), Plan(steps=tuple(step for step in plan.steps if step not in rest))
+        return plan, replace(plan, steps=())
+    return replace(plan, steps=rest), replace(plan, steps=tuple(step for step in plan.steps if step not in rest))
 
 
 # ----------------------------------------------------------------------------------------------------------- condition
