@@ -14,7 +14,7 @@ import pytest
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, Client, Kind
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import SCALED_OBJECT, ProviderHost
 from airunway.plugins.registry import discover, load
 from airunway.resource import ObjectKey, Resource, dig, labels_of, uid_of
 from airunway_testing.expectations import running_at
@@ -131,6 +131,7 @@ async def watching(client: Client, namespace: str, kinds: Sequence[Kind]) -> Asy
 
 def kinds_of(hosts: Sequence[ProviderHost]) -> list[Kind]:
     written = {(kind.group, kind.kind): kind for host in hosts for kind in host.manifest.upstream if kind.write}
+    del written[SCALED_OBJECT.group, SCALED_OBJECT.kind]  # KEDA is not installed
     return [POD, *(Kind(kind.group, kind.versions[0], kind.kind, kind.plural) for kind in written.values())]
 
 

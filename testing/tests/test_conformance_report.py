@@ -16,8 +16,9 @@ from airunway.kube import Client, Kind
 from airunway.resource import Resource
 from airunway_testing.conformance.report import Outcome, Report, as_html, as_junit
 from airunway_testing.conformance.report import Result as OfARule
+from airunway_testing.e2e import report as e2e
 from airunway_testing.e2e.ground import LABEL
-from airunway_testing.e2e.in_cluster import Refused, _allow
+from airunway_testing.e2e.in_cluster import Refused, _allow, _of_the_life
 
 
 def check(*arguments: str) -> Result:
@@ -87,6 +88,17 @@ def test_texts_of_a_provider_are_data_in_every_format() -> None:
     assert "<b>:" not in page
     assert "\x1b" not in page
     assert ElementTree.fromstring(as_junit(report)).find(".//failure") is not None
+
+
+def test_a_provider_without_samples_is_not_compared_and_a_broken_life_is_a_fault() -> None:
+    nothing = e2e.Report(run="1", missing=["toy: the provider comes without samples"], ended_early="no provider")
+    assert {result.outcome for result in _of_the_life(nothing)} == {Outcome.NOT_COMPARED}
+    stopped = e2e.Report(run="1", ended_early="the process of providers has ended")
+    assert Outcome.FAILED in {result.outcome for result in _of_the_life(stopped)}
+    step = e2e.Result(provider="acme", what="sample a: reach", outcome=e2e.Outcome.FAILED, text="no ready address")
+    by_rule = {result.rule: result.outcome for result in _of_the_life(e2e.Report(run="1", results=[step]))}
+    assert by_rule["AR-C-063"] is Outcome.FAILED
+    assert by_rule["AR-C-062"] is not Outcome.FAILED
 
 
 class Cluster:

@@ -28,13 +28,13 @@ from airunway_testing.operator import gone, until
 from airunway_testing.simulators.scenarios import ANNOTATION
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY, TOY_BOX
-from airunway_testing.toy.provider import TRANSFORMERS
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
 
-BOX = Transformer(name="box-v1", api_version="testing.airunway.ai/v1", kind="ToyBox", schema_hashes=("f5505c12792b",))
-"""A primary object is of a kind that a transformer writes (AR-C-022)."""
+WRITES_BOXES = Transformer(
+    name="box", api_version=TOY_BOX.api_version, kind=TOY_BOX.kind, schema_hashes=("f5505c12792b",)
+)
 
 
 def shaped(deployment: ModelDeployment, context: Context[Any]) -> Translation:
@@ -86,7 +86,8 @@ def watched(deployment: ModelDeployment, observed: Observed, context: Context[An
 async def test_g6a_a_primary_of_another_kind_or_name_is_made_once_the_old_one_is_gone(
     operator: Operator, client: Client, shape: str, kind: Kind, name: str, cause: str
 ) -> None:
-    host = toy_host(translate_spec=shaped, translate_status=watched, transformers=(*TRANSFORMERS, BOX))
+    transformers = (*provider.transformers(), WRITES_BOXES)
+    host = toy_host(translate_spec=shaped, translate_status=watched, transformers=transformers)
     user = await operator.provider(host, values={"box": False})
     key, new = await operator.deploy(), operator.key(name)
     await until(client, key, running_at(1))

@@ -1,7 +1,6 @@
 """Wrong copies of a right provider: each has one defect that authors make, and breaks one rule of the contract.
 
-A defect is a patch of the source of the toy, or of `right`, which writes pods. Those with an address were reported to
-projects whose authors extend something alike.
+A defect is a patch of the source of the toy, or of `right`, which writes pods.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ class Mutant:
     old: str
     new: str
     of: str = "toy"
-    seen: str = ""
 
 
 NAME, VERSION, PRIMARY = 'name="toy",', 'version="0.1.0",', "primary=True),"

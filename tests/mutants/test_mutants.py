@@ -88,6 +88,12 @@ def broken(report: Report) -> list[str]:
     return [result.rule for result in report.results if result.outcome is Outcome.FAILED]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no defect of a mutant: the rule about time is broken by processor time."""
+    monkeypatch.setattr("airunway.plugins.host.LONG_WAIT", 300.0)
+
+
 @pytest.mark.parametrize("name", ["toy", "right"])
 def test_the_right_providers_keep_every_rule(name: str) -> None:
     report = examined(patched(None, name), name)
@@ -106,6 +112,20 @@ def test_a_mutant_is_rejected_by_its_rule_and_by_no_other(mutant: Mutant) -> Non
     processes = elsewhere(mutant) if mutant.defect == "the order of a set" else ""
     report = examined(patched(mutant), name, elsewhere=processes)
     assert broken(report) == [mutant.rule], [result.texts for result in report.results if result.rule in broken(report)]
+
+
+def test_a_cel_rule_that_the_kit_cannot_evaluate_is_reported() -> None:
+    subject = Subject(loaded(patched(None), "toy"), sources=(patched(None),))
+    found = deepcopy(definitions())
+    (crd,) = (crd for (_, kind), crd in found.items() if kind == "Toy")
+    for version in crd["spec"]["versions"]:
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        spec["x-kubernetes-validations"] = [{"rule": "isCIDR(self.model)", "message": "a network"}]
+    subject.__dict__["definitions"] = found
+    report = examine(subject, wanted=(rules.CEL,))
+    (result,) = report.results
+    assert result.outcome is Outcome.NOT_COMPARED
+    assert "Toy: isCIDR(self.model) cannot be evaluated here" in result.texts[0]
 
 
 def test_every_rule_of_the_kit_has_a_mutant() -> None:

@@ -196,11 +196,15 @@ async def prepared(client: Client, *, extension: bool = True) -> None:
     await remove_leftovers(client)
 
 
+_ELSEWHERE = (GATEWAY_GROUP, "inference.networking.k8s.io", "keda.sh")
+"""Groups whose kinds carry no model, or are not there."""
+
+
 def kinds_written() -> list[Kind]:
-    """The kinds that the five providers write, in the version that each prefers."""
+    """The kinds that the five providers write where KEDA is not installed, in the version that each prefers."""
     found: dict[tuple[str, str], Kind] = {}
     for name in PROVIDERS:
         for each in load(name).manifest.upstream:
-            if each.write and each.group and each.group not in (GATEWAY_GROUP, "inference.networking.k8s.io"):
+            if each.write and each.group and each.group not in _ELSEWHERE:
                 found.setdefault((each.group, each.kind), Kind(each.group, each.versions[0], each.kind, each.plural))
     return [kind for key, kind in found.items() if key[0] not in ("apps", "rbac.authorization.k8s.io")]

@@ -33,7 +33,7 @@ from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import POD, Client, Kind, Reflector
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, labels_of
-from airunway.revisions.revision import is_in_effect
+from airunway.revisions.revision import is_in_effect, pending_parts
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.gatewayapi.controller import running_gateway_controller
@@ -259,7 +259,7 @@ async def _story(
         assert mine == set()
 
         async with Observed(client, namespace) as observed:
-            await fleet.configure(**{**now, "rollout": "Immediately", "maxConcurrentRollouts": ALLOWED})
+            await _followed(fleet, {**now, "rollout": "Immediately", "maxConcurrentRollouts": ALLOWED})
             # Two at a time: the last waits for all others.
             within = PATIENCE * len(fleet.names)
             await fleet.every(_has_all, what="the config's settings in effect", within=within)
@@ -377,8 +377,8 @@ def _scaled(generation: int, replicas: int) -> Callable[[Resource], bool]:
 
 
 def _has_all(deployment: Resource) -> bool:
-    used = dig(deployment, "status", "revision", "settings", "configHash")
-    return is_in_effect(deployment) and used == hash_of(deployment) and is_true(deployment, "Ready")
+    """Whether what serves has all that the config gives. One that had it before keeps the older ``configHash``."""
+    return is_in_effect(deployment) and not pending_parts(deployment) and is_true(deployment, "Ready")
 
 
 _PARTS = ("httproutes", "inferencepools")

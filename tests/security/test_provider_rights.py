@@ -37,6 +37,10 @@ WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="
 INFERENCE_SET = Kind(group="kaito.sh", version="v1beta1", kind="InferenceSet", plural="inferencesets", namespaced=True)
 
 RARE = {
+    **{
+        (verb, "scaledobjects"): "only where KEDA is installed (tests/vllm/test_autoscaling.py)"
+        for verb in ("create", "get", "list", "watch", "patch", "update", "delete")
+    },
     ("update", "modeldeployments/finalizers"): "asked for inside the API server, by the admission plugin for owners",
 }
 """Rights that are needed, and that the audit log cannot show."""

@@ -179,10 +179,10 @@ class Admission:
         policy, labels = self._view.policy, await self._view.labels_of(namespace)
         pinned = dig(spec, "provider", "name") or None
         engine = dig(spec, "engine", "type") or None
-        settled = pinned or dig(old or {}, "status", "provider", "name") or holder_of(obj)
+        settled: str = pinned or dig(old or {}, "status", "provider", "name") or holder_of(obj) or ""
         facts = self._view.providers()
         found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
-        denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
+        denied = violations(policy, spec, engine=engine, provider=settled or None, namespace_labels=labels)
         if found or denied:
             return _invalid(_with_origin([*found, *denied], origin, obj), forbidden=not found)
         if self._pods is not None:
@@ -194,7 +194,7 @@ class Admission:
             if problem is not None:
                 return _not_allowed("spec.gateway", problem)
         if self._access is not None:
-            # Not by finalizers, as the core decides it: a user may set those.
+            # What may still be chosen is not decided by finalizers, as in the core: a user may set those.
             undecided = old is None or not dig(old, "status", "provider", "resourceName")
             candidates = {settled: facts[settled]} if settled in facts else {}
             if pinned is None and (undecided or not candidates):

@@ -170,6 +170,8 @@ def _gaps(subject: Subject) -> Iterator[tuple[str, list[str]]]:
     without = list(_without_crd(subject))
     if without:
         yield rules.SCHEMA, without
+    if unknown := list(dict.fromkeys(works.unevaluated(subject))):
+        yield rules.CEL, unknown
     if not any(_endpoints(subject)):
         yield rules.ENDPOINT, ["no status that the kit could make up led to an endpoint: see AR-C-063, with a cluster"]
 

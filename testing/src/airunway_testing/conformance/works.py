@@ -160,14 +160,29 @@ def cel_rules(subject: Subject) -> Iterator[Fault]:
                 )
 
 
-def _broken_rules(value: object, schema: Resource, path: str) -> Iterator[tuple[str, str]]:
+def unevaluated(subject: Subject) -> Iterator[str]:
+    """CEL rules of the CRDs that the kit's evaluator cannot compile, or that have no value for what is written."""
+    for _, obj in _objects(subject):
+        schema = subject.schemas.get((str(obj["apiVersion"]), obj["kind"]))
+        if schema is not None:
+            unknown: dict[str, str] = {}
+            list(_broken_rules(defaulted(obj, schema), schema, "", unknown))
+            yield from (f"{obj['kind']}: {rule} cannot be evaluated here: {why}" for rule, why in unknown.items())
+
+
+def _broken_rules(
+    value: object, schema: Resource, path: str, unknown: dict[str, str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """The place and message of each rule that is broken; those without a value are put into `unknown`."""
     for rule in schema.get("x-kubernetes-validations") or ():
         expression = str(rule.get("rule", ""))
         if "oldSelf" in expression:
             continue
         try:
             holds = compile_expression(expression, variables=("self",), trusted=True).evaluate({"self": value})
-        except CelError:  # `unevaluated` names what this evaluator does not know
+        except CelError as error:
+            if unknown is not None:
+                unknown[expression] = str(error)
             continue
         if holds is False:
             yield path, str(rule.get("message") or expression)
@@ -176,10 +191,10 @@ def _broken_rules(value: object, schema: Resource, path: str) -> Iterator[tuple[
         for name, each in value.items():
             found = below.get(name) or (others if isinstance(others, dict) else None)
             if found is not None:
-                yield from _broken_rules(each, found, f"{path}.{name}".lstrip("."))
+                yield from _broken_rules(each, found, f"{path}.{name}".lstrip("."), unknown)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, each in enumerate(value):
-            yield from _broken_rules(each, schema["items"], f"{path}[{index}]")
+            yield from _broken_rules(each, schema["items"], f"{path}[{index}]", unknown)
 
 
 def immutable(subject: Subject) -> Iterator[Fault]:
