@@ -53,6 +53,16 @@ SCALED_OBJECT = UpstreamKind(
 )
 """KEDA's autoscaler, which the runtime makes for the deployments of every provider (docs/autoscaling.md)."""
 
+
+def with_autoscaler(manifest: ProviderManifest) -> ProviderManifest:
+    """A manifest with the autoscaler that the runtime makes where an engine leaves scaling to it, once."""
+    kinds = manifest.upstream
+    scales = any(isinstance(each, EngineCapability) and each.autoscaling == "Scale" for each in manifest.engines)
+    if not (scales and kinds and all(isinstance(kind, UpstreamKind) for kind in kinds)):
+        return manifest  # `ProviderHost.check` says what is wrong with it
+    return manifest if SCALED_OBJECT in kinds else replace(manifest, upstream=(*kinds, SCALED_OBJECT))
+
+
 SLOW_HOOK = 1.0
 """Seconds of processor time after which a hook call counts as a fault: it blocks the event loop of the process. Time
 that other processes take, or a limit of the container, is no fault of the plugin.
@@ -113,13 +123,7 @@ class ProviderHost:
     @cached_property
     def manifest(self) -> ProviderManifest:
         """The plugin's manifest, with the autoscaler that the runtime makes where an engine leaves scaling to it."""
-        found = self._call("provider_manifest", ProviderManifest, self._hook.provider_manifest)
-        scales = any(isinstance(each, EngineCapability) and each.autoscaling == "Scale" for each in found.engines)
-        if not (scales and found.upstream and all(isinstance(kind, UpstreamKind) for kind in found.upstream)):
-            return found  # `check` says what is wrong with it
-        if SCALED_OBJECT in found.upstream:  # made from the manifest of another host
-            return found
-        return replace(found, upstream=(*found.upstream, SCALED_OBJECT))
+        return with_autoscaler(self._call("provider_manifest", ProviderManifest, self._hook.provider_manifest))
 
     @cached_property
     def contract_version(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 
@@ -63,16 +63,31 @@ TYPO = Sample(
 CACHED = (
     Sample(
         path=TYPO.path.with_name("shared-8b.yaml"),
-        shows="weights on a shared claim: fetched once, by a Job, and mounted read-only; nine of ten requests",
+        shows="weights on a shared claim: fetched once, by a Job, and mounted read-only",
         share=90,
     ),
     Sample(
         path=TYPO.path.with_name("shared-8b-canary.yaml"),
-        shows="a second version beside it, with the same weights: nothing is downloaded again; one of ten requests",
+        shows="a second version beside it, with the same weights: nothing is downloaded again",
         share=10,
     ),
 )
-"""Shown where the sandbox has storage and a provider that is selected by itself; the shares where it has a Gateway."""
+"""Shown where the sandbox has storage and a provider that is selected by itself."""
+
+
+def at_gateway(sample: Sample) -> Sample:
+    """A sample where there is a Gateway: it shows its share of the requests, too."""
+    return replace(sample, shows=f"{sample.shows}; {sample.share} % of the requests") if sample.share else sample
+
+
+def without_gateway(sample: Sample, folder: Path) -> Sample:
+    """A sample where there is no Gateway: its manifest, without what asks for a route, is written into a folder."""
+    folder.mkdir(exist_ok=True)
+    manifest = yaml.safe_load(sample.path.read_text(encoding="utf-8"))
+    manifest["spec"].pop("gateway", None)
+    path = folder / sample.path.name
+    path.write_text(yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
+    return replace(sample, path=path, share=0)
 
 
 MODEL = "acme/tiny"

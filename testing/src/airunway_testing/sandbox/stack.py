@@ -45,7 +45,15 @@ from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import CACHED, MODEL, Sample, models_of_hub, write_registry_samples
+from airunway_testing.sandbox.samples import (
+    CACHED,
+    MODEL,
+    Sample,
+    at_gateway,
+    models_of_hub,
+    without_gateway,
+    write_registry_samples,
+)
 from airunway_testing.simulators import Simulator
 from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 
@@ -144,7 +152,7 @@ def sandbox(
             simulators=tuple(simulator.name for simulator in simulators),
             samples=(
                 *(sample for choice in chosen for sample in choice.samples),
-                *(_cached(chosen, gateway=gateway) if storage else ()),
+                *(_cached(chosen, folder / "samples", gateway=gateway) if storage else ()),
             ),
             parts=parts,
         )
@@ -169,11 +177,11 @@ def sandbox(
         yield result
 
 
-def _cached(chosen: Sequence[Choice], *, gateway: bool) -> Sequence[Sample]:
+def _cached(chosen: Sequence[Choice], folder: Path, *, gateway: bool) -> Sequence[Sample]:
     """The samples with a cache, where a provider is chosen that a deployment gets without naming it."""
     if not any(choice.caches for choice in chosen):
         return ()
-    return CACHED if gateway else [replace(sample, share=0) for sample in CACHED]
+    return [at_gateway(sample) if gateway else without_gateway(sample, folder) for sample in CACHED]
 
 
 def _nodes(providers: int) -> tuple[SimulatedNode, ...]:

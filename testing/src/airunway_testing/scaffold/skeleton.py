@@ -14,6 +14,7 @@ from string import Template
 import yaml
 
 from airunway import __version__
+from airunway.plugins.host import with_autoscaler
 from airunway.resource import Resource, annotations_of, key_of
 from airunway.runtime.crd_versions import comparable
 from airunway.upgrades.definitions import Definition, chosen, definition_of
@@ -142,7 +143,7 @@ def _files(names: Names, crd: Resource) -> Iterator[tuple[str, str]]:
     text = yaml.dump(crd, Dumper=dumper, sort_keys=False, width=2**16)
     yield f"simulator/src/{names.module}_simulator/crds/{names.name}.yaml", text
     manifest = manifest_of(shape, name=names.name, group=names.group, kind=names.kind, plural=names.plural)
-    for path, text in provider_files(manifest).items():
+    for path, text in provider_files(with_autoscaler(manifest)).items():
         yield f"chart/{path}", text
 
 
