@@ -84,6 +84,23 @@ def test_a_denial_takes_nothing_away_that_runs(toy: MakeHost, plain: MakeDeploym
     assert decided(host, state(host, deployment, *objects)).do is Do.APPLY
 
 
+def test_a_lost_status_takes_nothing_away_whatever_the_core_knows_by_then(toy: MakeHost, plain: MakeDeployment) -> None:
+    """After the restore of a backup the core may find the template gone, or leave the choice to another selector."""
+    host = toy()
+    objects = made(host, plain())
+
+    def becomes(provider: Resource, *live: Resource, settled: bool = True) -> Do:
+        view = state(host, plain(), *live, settled=settled)
+        status = {**view.deployment["status"], "provider": provider}
+        return decided(host, replace(view, deployment={**view.deployment, "status": status})).do
+
+    assert becomes({}, *objects) is Do.SKIP
+    assert becomes({}, settled=False) is Do.SKIP, "what is not seen yet may be there"
+    assert becomes({}) is Do.FINALIZE, "there is nothing to take away"
+    assert becomes({"name": "other"}, *objects) is Do.FINALIZE
+    assert becomes({"resourceName": "llama"}, *objects) is Do.FINALIZE, "a selector has taken its choice back"
+
+
 def test_nothing_is_done_while_a_cache_is_incomplete(toy: MakeHost, plain: MakeDeployment) -> None:
     host = toy()
     assert decided(host, state(host, plain(), settled=False)).do is Do.SKIP
