@@ -36,7 +36,7 @@ _PAGES = (
     "images/README.md",
     "benchmarks/README.md",
 )
-_FILES = ("LICENSE", "docs/**/*.py", "docs/**/*.yaml", "docs/**/*.svg", "dashboards/*.json")
+_FILES = ("LICENSE", "docs/**/*.py", "docs/**/*.yaml", "docs/**/*.svg", "docs/images/*.png", "dashboards/*.json")
 _MAIN = "main"
 
 # The sections of the sidebar. What a pattern has found already is not in a later one.
