@@ -7,19 +7,17 @@ group, and weight 0.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.resource import Resource, copy_of, dig, kept, key_of, labels_of, mapping_at, text_at, uid_of
 
 _LONGEST = 63
-_NUMBER = re.compile(r"(.*?)([0-9]+)")
+_DIGITS = "0123456789"
 
-_OTHERS = re.compile(
-    r"app\.kubernetes\.io/(instance|managed-by)|helm\.sh/.*|argocd\.argoproj\.io/.*|.*\.toolkit\.fluxcd\.io/.*"
-)
-"""Labels by which a tool knows what it has made: it would take a copy for an object of its own, and may delete it."""
+_OTHERS = ("helm.sh", "argocd.argoproj.io")
+_FLUX = ".toolkit.fluxcd.io"
+_OF_HELM = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +41,15 @@ class Beside:
 
 def next_name(name: str) -> str:
     """The name of the next version: ``chat-v2`` for ``chat-v1``, ``chat-2`` for ``chat``."""
-    found = _NUMBER.fullmatch(name)
-    beginning, ending = (found[1], str(int(found[2]) + 1)) if found is not None else (name, "-2")
+    beginning = name.rstrip(_DIGITS)
+    ending = str(int(name[len(beginning) :]) + 1) if beginning != name else "-2"
     return beginning[: _LONGEST - len(ending)] + ending
+
+
+def _is_of_a_tool(label: str) -> bool:
+    """Whether a tool knows by a label what it has made: it would take a copy for its own object, and may delete it."""
+    prefix = label.partition("/")[0]
+    return label in _OF_HELM or prefix in _OTHERS or prefix.endswith(_FLUX)
 
 
 def beside(live: Resource, changes: Changes) -> Beside:
@@ -55,7 +59,7 @@ def beside(live: Resource, changes: Changes) -> Beside:
     remarks = [*_grouped(live, spec), *_changed(live, spec, changes)]
     namespace, labels = key_of(live).namespace, labels_of(live)
     metadata: Resource = {"name": changes.name, "namespace": namespace}
-    if same := {key: value for key, value in labels.items() if not _OTHERS.fullmatch(key)}:
+    if same := {key: value for key, value in labels.items() if not _is_of_a_tool(key)}:
         metadata["labels"] = same
     manifest = {**kept(live, "apiVersion", "kind"), "metadata": metadata, "spec": spec}
     return Beside(manifest=manifest, remarks=(*remarks, *_apart(live, spec)))
