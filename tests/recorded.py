@@ -12,6 +12,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from tools.archives import unpack
+
 _FOLDER = Path(__file__).parent / "recordings"
 _UNPACKED = _FOLDER.parents[1] / ".airunway" / "recordings"
 
@@ -28,7 +30,7 @@ def recorded_by(name: str) -> Path:
         _UNPACKED.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_UNPACKED) as scratch:
             with tarfile.open(archive) as packed:
-                packed.extractall(Path(scratch) / "new", filter="data")
+                unpack(packed, Path(scratch) / "new")
             try:
                 os.rename(Path(scratch) / "new", folder)
             except OSError:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tools.archives import unpack
 from tools.supply.oci import Layout
 
 __all__ = ["PublishError", "published", "uploads"]
@@ -38,7 +39,7 @@ def uploads(release: Path, unpacked: Path, *, folders: Sequence[str] = FOLDERS) 
             name = repository.rpartition("/")[2]
             layout = Layout(folder=unpacked / folder / name)
             with tarfile.open(release / folder / f"{name}.oci.tar") as archive:
-                archive.extractall(layout.folder, filter="data")
+                unpack(archive, layout.folder)
             blob = layout.folder / "blobs" / digest.replace(":", "/")
             tags = layout.tags()
             if digest not in [found["digest"] for found in tags.values()] or not blob.exists():

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.archives import unpack
 from tools.supply.oci import Layout, archive
 from tools.supply.provenance import Build, bill_statement, statement
 from tools.supply.signing import KeyFileError, Signer, envelope, key_of, load_key, sign_layout
@@ -99,7 +100,7 @@ def _sign_archive(path: Path, repository: str, made: Build, signer: Signer, bill
     with tempfile.TemporaryDirectory() as temporary:
         with tarfile.open(path) as packed:
             time = int(packed.getmembers()[0].mtime)
-            packed.extractall(temporary, filter="data")
+            unpack(packed, temporary)
         layout = Layout(folder=Path(temporary))
         name, digest = f"{made.registry}/{repository}", str(layout.tags()[made.version]["digest"])
         subjects = {name: digest.removeprefix("sha256:")}

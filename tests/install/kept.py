@@ -17,6 +17,7 @@ from pathlib import Path
 
 import yaml
 from tests.install.helm import CHARTS, Helm
+from tools.archives import unpack
 from tools.images.site import uv
 
 from airunway_testing.controlplane.cache import cache_root, is_program, locked
@@ -68,7 +69,7 @@ def release_before(helm: Helm) -> Release:
             shutil.rmtree(made.charts, ignore_errors=True)
             shutil.rmtree(made.sources, ignore_errors=True)
             with tarfile.open(fileobj=io.BytesIO(sources)) as archive:
-                archive.extractall(made.sources, filter="data")
+                unpack(archive, made.sources)
             uv(
                 *("sync", "--quiet", "--frozen", "--no-dev", "--all-packages", "--no-editable"),
                 *("--python", sys.executable),

@@ -25,6 +25,7 @@ from tests.install.keys import new_key
 from tests.install.node import containers
 from tests.install.pages import follow
 from tests.install.verifying import check_files, check_image
+from tools.archives import unpack
 from tools.charts.package import DIGEST
 from tools.images.architectures import ARCHITECTURES, Architecture, here
 from tools.images.bill import LicenceError, licence_of, problems
@@ -302,7 +303,7 @@ def _check_archives(target: Path) -> None:
     for name in PACKED:
         digest, unpacked = digests[f"airunway/{name}"], target / "unpacked" / name
         with tarfile.open(folder / f"{name}.oci.tar") as archive:
-            archive.extractall(unpacked, filter="data")
+            unpack(archive, unpacked)
         layout = Layout(folder=unpacked)
         assert layout.tags()[airunway.__version__]["digest"] == digest
         index = json.loads((unpacked / "blobs" / digest.replace(":", "/")).read_text())

@@ -139,11 +139,8 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     if not state.is_mine:
         # A dry run changes nothing upstream: our objects stay until it is over.
         # An object that cannot be read would run on beside what the next provider makes.
-        # A status that was lost says nothing: the core keeps who has a finalizer, once it knows the spec to be valid
-        # and the template to be there; a custom selector may answer later still.
-        known = dig(deployment, "status", "provider", "name") or dig(deployment, "status", "provider", "resourceName")
-        lost = not known and (state.validated is None or bool(state.ours) or not state.settled)
-        stays = lost or state.dry_run or _unread(state, host) is not None
+        # What serves under a lost status stays until a provider is chosen: the core keeps who has a finalizer.
+        stays = state.is_lost or state.dry_run or _unread(state, host) is not None
         return Decision(do=Do.SKIP if stays else Do.FINALIZE)
     if state.validated is None:
         return Decision(do=Do.SKIP)  # the core's verdict on this generation enqueues it again

@@ -136,6 +136,15 @@ class ClusterState:
         return bool(dig(self.deployment, "status", "provider", "name") == self.provider)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the status names neither a chosen provider nor an object, as after the restore of a backup, although
+        objects of ours may be there: no other provider was given the deployment.
+        """
+        if any(dig(self.deployment, "status", "provider", field) for field in ("name", "resourceName")):
+            return False
+        return self.validated is None or bool(self.ours) or not self.settled
+
+    @property
     def named_instead(self) -> str:
         """Another provider that the spec names while the deployment is still ours; empty if there is none."""
         named = dig(self.deployment, "spec", "provider", "name")
