@@ -66,7 +66,7 @@ def host(
         version="1",
         engines=(
             EngineCapability(
-                name="vllm", gpu_support=True, model_cache=caches, gateway={"managesInferencePool": pools}
+                name="vllm", gpu_support=True, model_cache=caches, image_volumes=True, gateway={"managesInferencePool": pools}
             ),
         ),
         upstream=(_SERVER,),

@@ -53,6 +53,8 @@ HARMLESS = frozenset(
         # The configuration of Dynamo's picker: plugins and their parameters.
         ("DynamoGraphDeployment.nvidia.com", "spec.components[*].eppConfig.config"),
         ("DynamoGraphDeployment.nvidia.com", "spec.services.*.eppConfig.config"),
+        # What a KEDA trigger measures, and how: parameters with free names.
+        ("ScaledObject.keda.sh", "spec.triggers[*].metadata"),
     }
 )
 """Places that take anything, and that no pod is made of."""

@@ -85,7 +85,7 @@ METRICS_PATHS = ("/metrics", "/prometheus/metrics")
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
 _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
-_TERM = re.compile(r"([^\s=!,()]+)\s*(?:==?\s*([^\s,()]*)|\s+in\s*\(([^()]*)\))\s*(?:,|$)")
+_TERM = re.compile(r"([^\s=!,()]{1,317}+)\s*+(?:==?\s*+([^\s,()]{0,63}+)|(?<=\s)in\s*+\(([^()]*+)\))\s*+(?:,|$)")
 
 
 def pods_matcher(namespace: str, selector: str) -> str:

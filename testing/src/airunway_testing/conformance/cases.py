@@ -223,6 +223,8 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.model.cache.size": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.caBundle": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.storageClassName": "part of the cache, which reaches a provider as `context.cache`",
+    "spec.scaling.autoscaling": "the runtime writes the scaler and sets `spec.scaling.replicas`; an engine with "
+    "``autoscaling: Own`` reads it",
     "spec.gateway": "routing is the core's; where a provider makes the pool, it learns of it as `context.gateway`",
     "spec.runtimeConfigName": "read by the core and the runtime; what pods get of it reaches a provider in its context",
     "spec.suspend": "the runtime deletes the objects; there is nothing to translate",
