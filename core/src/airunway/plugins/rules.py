@@ -1,7 +1,7 @@
 """Checks a plugin's data against the contract: manifest and registry at load, results at each call.
 
 Each check is pure and yields the broken rule, and a sentence that names the place and the remedy. What each rule asks
-for, and why, is the table in docs/providers/contract.md; `airunway_testing.conformance` has the rest of them.
+for, and why, is the table in docs/providers/contract.md; the kit for authors has the rest of them.
 """
 
 from __future__ import annotations

@@ -215,6 +215,9 @@ def _with_status(subject: Subject, obj: Resource, conditions: Sequence[str], sta
 
 def _filled(schema: Resource, name: str, conditions: Sequence[str], state: str) -> Any:
     if name == "conditions" and schema.get("type", "array") == "array":
+        # Only where the schema says so: most operators write no generation into their conditions.
+        declared = "observedGeneration" in dig(schema, "items", "properties", default={})
+        observed = {"observedGeneration": 2} if declared else {}
         return [
             {
                 "type": type_,
@@ -222,7 +225,7 @@ def _filled(schema: Resource, name: str, conditions: Sequence[str], state: str) 
                 "reason": "Ready",
                 "message": "",
                 "lastTransitionTime": _TIME,
-                "observedGeneration": 2,
+                **observed,
             }
             for type_ in conditions
         ]
