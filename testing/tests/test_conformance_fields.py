@@ -66,7 +66,11 @@ def host(
         version="1",
         engines=(
             EngineCapability(
-                name="vllm", gpu_support=True, model_cache=caches, image_volumes=True, gateway={"managesInferencePool": pools}
+                name="vllm",
+                gpu_support=True,
+                model_cache=caches,
+                image_volumes=True,
+                gateway={"managesInferencePool": pools},
             ),
         ),
         upstream=(_SERVER,),
