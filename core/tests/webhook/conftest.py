@@ -54,6 +54,7 @@ async def register(client: Client, namespace: str, installed: None) -> AsyncIter
         upstream: tuple[str, str, str] = ("", "v1", "ConfigMap"),
         absent: bool = False,
         ready: bool = True,
+        selection: str = "Auto",
     ) -> str:
         unique = f"{name}-{namespace}"
         made.append(unique)
@@ -64,6 +65,7 @@ async def register(client: Client, namespace: str, installed: None) -> AsyncIter
             "kind": "InferenceProviderConfig",
             "metadata": {"name": unique, "annotations": {"airunway.ai/display-name": "Acme"}},
             "spec": {
+                "selection": selection,
                 "capabilities": {
                     "engines": [
                         {"name": "vllm", "servingModes": modes, "gpuSupport": True, "cpuSupport": False},

@@ -352,10 +352,45 @@ async def test_a_finalizer_of_a_new_deployment_is_judged_as_the_name_of_its_prov
     forged["metadata"]["finalizers"] = [names.provider_finalizer("explicit")]
     rights = Rights()
     assert await answer(cluster, forged, rights=rights) == ReviewResult()
-    assert [question.split()[1] for question in rights.asked] == ["Pod", "ConfigMap"]
+    assert {question.split()[1] for question in rights.asked} == {"Pod", "ConfigMap"}
     assert (await answer(cluster, forged, rights=Rights("Pod"))).refusal is not None
     cluster = Cluster([ACME, EXPLICIT], policy=policy("rules: [{providers: [acme]}]"))
     assert refusal_of(await answer(cluster, forged))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "after", "asked"),
+    [
+        pytest.param({}, [], ["explicit"], ["Pod"], id="none is chosen yet"),
+        pytest.param({"provider": {"name": "acme"}}, ["acme"], ["acme", "explicit"], ["Pod"], id="another is chosen"),
+        pytest.param({"provider": {"name": "explicit"}}, [], ["explicit"], [], id="as its provider does"),
+        pytest.param({}, ["explicit"], ["explicit", "acme"], ["ConfigMap"], id="one more"),
+        pytest.param({}, ["acme", "explicit"], ["explicit"], [], id="one less"),
+    ],
+)
+async def test_a_finalizer_that_comes_later_is_judged_unless_its_provider_is_chosen(
+    status: Resource, before: list[str], after: list[str], asked: list[str]
+) -> None:
+    def held(by: list[str]) -> Resource:
+        obj = {**deployment(), "status": status}
+        return {**obj, "metadata": {**obj["metadata"], "finalizers": [names.provider_finalizer(each) for each in by]}}
+
+    cluster, rights = Cluster([ACME, EXPLICIT]), Rights()
+    assert await answer(cluster, held(after), old=held(before), rights=rights) == ReviewResult()
+    assert [question.split()[1] for question in rights.asked] == asked
+    denied = await answer(cluster, held(after), old=held(before), rights=Rights("Pod", "ConfigMap"))
+    assert [cause.path for cause in (denied.refusal.causes if denied.refusal else ())] == ["metadata.finalizers"][
+        : len(asked)
+    ]
+
+
+async def test_two_finalizers_of_a_new_deployment_are_both_judged() -> None:
+    """One of them can be taken off without a review. The rights on a provider that nobody knows cannot be checked."""
+    cluster, forged = Cluster([ACME, EXPLICIT]), deployment()
+    for other, denied in (("explicit", "Pod"), ("unknown", "")):
+        forged["metadata"]["finalizers"] = [names.provider_finalizer(each) for each in ("acme", other)]
+        found = await answer(cluster, forged, rights=Rights(denied))
+        assert refusal_of(found) == (403, "Forbidden", [("metadata.finalizers", "FieldValueForbidden")])
 
 
 async def test_a_provider_without_its_upstream_is_not_asked_about_unless_there_is_no_other() -> None:
@@ -469,10 +504,10 @@ async def test_large_objects_are_judged_aside() -> None:
 
     admission = Admission(Cluster([ACME]), access=None)
     await admission.review(deployment(), old=None, user=ADA, run=run)
-    assert ran == ["_alone"]
+    assert ran == ["_new_holders", "_alone"]
     ran.clear()
     await admission.review(deployment(image="a/b"), old=deployment(), user=ADA, run=run)
-    assert ran == ["_same_spec", "_alone"]
+    assert ran == ["_same_spec", "_new_holders", "_alone"]
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,18 @@ from core.tests.webhook.conftest import Deployment, Register
 from tests.support.reviews import WebhookClient
 from tests.support.webhook import local_settings, running_webhook
 
+from airunway.api import names
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.controller.policies import PolicyFile
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import ApiError, Client, Forbidden, Invalid, load_config
-from airunway.resource import ObjectKey, Resource, key_of
+from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import until
 
 pytestmark = pytest.mark.apiserver
 
@@ -153,7 +155,7 @@ async def test_26_with_the_provider_gone_everything_but_a_new_spec_passes(
     assert await client.list_all(MODEL_DEPLOYMENT, namespace=key.namespace) == []
 
 
-async def test_with_the_webhook_down_only_new_specs_wait(
+async def test_with_the_webhook_down_only_new_specs_and_finalizers_of_other_providers_wait(
     kubeconfig: Path, place: WebhookSettings, namespace: str, client: Client, deployment: Deployment, installed: None
 ) -> None:
     """The configuration stays when the process goes; that alone is what the API server then has."""
@@ -173,8 +175,13 @@ async def test_with_the_webhook_down_only_new_specs_wait(
                     assert "failed calling webhook" in error.message  # noqa: PT017
                     break
                 await asyncio.sleep(0.02)
-        await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": ["example.com/held"]}})
-        await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": {"phase": "Pending"}}, subresource="status")
+        chosen = {"status": {"phase": "Pending", "provider": {"name": "acme"}}}
+        await client.merge_patch(MODEL_DEPLOYMENT, key, chosen, subresource="status")
+        held = ["example.com/held", names.provider_finalizer("acme")]
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": held}})
+        more = {"metadata": {"finalizers": [*held, names.provider_finalizer("another")]}}
+        with pytest.raises(ApiError, match="failed calling webhook"):
+            await client.merge_patch(MODEL_DEPLOYMENT, key, more)
         await client.delete(MODEL_DEPLOYMENT, key)
         await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": None}})
     finally:
@@ -229,6 +236,56 @@ async def test_a_user_needs_the_right_to_create_what_the_provider_creates(
         await ada.create(MODEL_DEPLOYMENT, deployment("by-group"))
     async with Client(load_config(kubeconfig=control_plane.kubeconfig_for("bob"))) as bob:
         await bob.create(MODEL_DEPLOYMENT, deployment("by-user", provider={"name": name}))
+
+
+async def test_a_finalizer_chooses_no_provider_that_its_user_may_not_use(
+    core: CoreApplication,
+    client: Client,
+    control_plane: Cluster,
+    kubectl: Kubectl,
+    register: Register,
+    deployment: Deployment,
+    namespace: str,
+) -> None:
+    """The core keeps the provider whose finalizer a deployment has without a status, as after the restore of a backup.
+    So the right to choose that provider is asked for whenever its finalizer comes; a pause puts the verdict off.
+    """
+    mine = await register("mine")
+    other = await register("other", upstream=("", "v1", "Service"), selection="Explicit")
+    await known(core, other)
+    kubectl(
+        "create", "role", "models", "-n", namespace, "--verb=create,patch", "--resource=modeldeployments.airunway.ai"
+    )
+    for user, kinds in (("ada", "configmaps"), ("bob", "configmaps,services")):
+        kubectl("create", "role", user, "-n", namespace, "--verb=create", f"--resource={kinds}")
+        for role in ("models", user):
+            kubectl("create", "rolebinding", f"{user}-{role}", "-n", namespace, f"--role={role}", f"--user={user}")
+    held_by_mine, held_by_other, unknown = map(names.provider_finalizer, (mine, other, "unknown"))
+
+    def with_metadata(name: str, *finalizers: str, paused: bool = True) -> Resource:
+        annotations = {names.PAUSED: "true"} if paused else {}
+        obj = deployment(name)
+        return {**obj, "metadata": {**obj["metadata"], "finalizers": list(finalizers), "annotations": annotations}}
+
+    def finalizers(*wanted: str) -> Resource:
+        return {"metadata": {"finalizers": list(wanted)}}
+
+    async with Client(load_config(kubeconfig=control_plane.kubeconfig_for("ada"))) as ada:
+        key = key_of(await ada.create(MODEL_DEPLOYMENT, with_metadata("late")))
+        for denied in ("services in namespace", "is not registered"):
+            added = held_by_other if denied.startswith("services") else unknown
+            with pytest.raises(Forbidden, match=denied) as caught:
+                await ada.merge_patch(MODEL_DEPLOYMENT, key, finalizers(added))
+            assert [cause["field"] for cause in caught.value.causes] == ["metadata.finalizers"]
+            with pytest.raises(Forbidden, match=denied):  # two at first, of which she takes one off
+                await ada.create(MODEL_DEPLOYMENT, with_metadata("two", held_by_mine, added))
+        await ada.merge_patch(MODEL_DEPLOYMENT, key, finalizers(held_by_mine, "example.com/held"))
+        await ada.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"annotations": None, "finalizers": None}})
+        await until(client, key, lambda live: dig(live, "status", "provider", "name") == mine, what=mine)
+    async with Client(load_config(kubeconfig=control_plane.kubeconfig_for("bob"))) as bob:
+        key = key_of(await bob.create(MODEL_DEPLOYMENT, with_metadata("restored", held_by_other, paused=False)))
+        await until(client, key, lambda live: dig(live, "status", "provider", "name") == other, what=other)
+        await bob.merge_patch(MODEL_DEPLOYMENT, key, finalizers())
 
 
 async def test_where_no_provider_can_be_told_all_that_may_come_count(

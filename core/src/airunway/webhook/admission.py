@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 from airunway.api.base import ParseError
 from airunway.api.modeldeployment import KIND, PLURAL, defaulted_spec
-from airunway.api.names import GATEWAY_GROUP, GROUP
+from airunway.api.names import GATEWAY_GROUP, GROUP, provider_finalizer, provider_of_finalizer
 from airunway.api.rules import FORBIDDEN
 from airunway.configs.resolution import EffectiveConfig
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
-from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
+from airunway.resource import ObjectKey, Resource, canonical_json, dig, finalizers_of, is_deleting, key_of, text_at
 from airunway.selection.choice import granted
 from airunway.selection.facts import ProviderFacts, Request, UpstreamFacts, holder_of, request_of
 from airunway.selection.provider import not_installed, not_registered, unsupported
@@ -149,13 +149,16 @@ class Admission:
         """
         if is_deleting(obj) or not self._view.watches(key_of(obj).namespace):
             return ReviewResult()
-        if old is not None and await run(_same_spec, obj, old):
-            return ReviewResult()
-        warned, found = await run(_alone, obj, old)
-        if found:
-            return ReviewResult(refusal=_invalid(found), warnings=tuple(warned))
+        warned: list[str] = []
+        same, holders = old is not None and await run(_same_spec, obj, old), await run(_new_holders, obj, old)
+        if not same:
+            warned, found = await run(_alone, obj, old)
+            if found:
+                return ReviewResult(refusal=_invalid(found), warnings=tuple(warned))
         try:
-            refusal = await self._refusal(obj, old=old, user=user, run=run, warned=warned)
+            refusal = None if same else await self._refusal(obj, old=old, user=user, run=run, warned=warned)
+            if refusal is None:
+                refusal = await self._not_assignable(holders, obj, user=user, path="metadata.finalizers")
         except (KubeError, ParseError) as error:
             log.warning("ModelDeployment %s could not be judged: %s", key_of(obj), error)
             text = f"ModelDeployment {key_of(obj)} cannot be checked now: {error}; try again"
@@ -193,21 +196,33 @@ class Admission:
             problem = await self._routes.routes_problem(user, namespace=namespace)
             if problem is not None:
                 return _not_allowed("spec.gateway", problem)
-        if self._access is not None:
-            # What may still be chosen is not decided by finalizers, as in the core: a user may set those.
-            undecided = old is None or not dig(old, "status", "provider", "resourceName")
-            candidates = {settled: facts[settled]} if settled in facts else {}
-            if pinned is None and (undecided or not candidates):
-                candidates |= self._candidates(request, engine, policy.grants(labels))
-            for provider in candidates.values():
-                if provider.upstream is None:
-                    continue  # it creates no kind of its own, so no right is needed
-                upstream, name = provider.upstream, provider.name
-                problem = await self._access.problem(user, upstream, namespace=namespace, provider=name)
-                if problem is not None:
-                    return _not_allowed("spec.provider.name", problem)
+        # What may still be chosen is not decided by finalizers, as in the core: a user may set those.
+        undecided = old is None or not dig(old, "status", "provider", "resourceName")
+        chosen = [settled] if settled in facts else []
+        if pinned is None and (undecided or not chosen):
+            chosen += [each for each in self._candidates(request, engine, policy.grants(labels)) if each != settled]
+        if (refusal := await self._not_assignable(chosen, obj, user=user, path="spec.provider.name")) is not None:
+            return refusal
         if settled in facts and not facts[settled].ready:
             warned.append(f"provider '{settled}' is registered but not ready: the deployment waits until it is")
+        return None
+
+    async def _not_assignable(self, providers: Sequence[str], obj: Resource, *, user: User, path: str) -> Denial | None:
+        """The refusal for a user who may not create what one of the `providers` creates, which the field at `path`
+        assigns. Raises KubeError.
+        """
+        if self._access is None:
+            return None
+        facts = self._view.providers()
+        for name in providers:
+            if name not in facts:
+                return _not_allowed(path, f"{not_registered(name, facts.values())}; the rights on it cannot be checked")
+            upstream = facts[name].upstream
+            if upstream is None:
+                continue  # it creates no kind of its own, so no right is needed
+            problem = await self._access.problem(user, upstream, namespace=key_of(obj).namespace, provider=name)
+            if problem is not None:
+                return _not_allowed(path, problem)
         return None
 
     def _asks_anew(self, obj: Resource, old: Resource | None) -> bool:
@@ -240,6 +255,14 @@ class Admission:
             and (request is None or not unsupported(request, each, engine=engine))
         }
         return {name: each for name, each in found.items() if each.installed} or found
+
+
+def _new_holders(obj: Resource, old: Resource | None) -> list[str]:
+    """The providers whose finalizers are added although they are not chosen: while there is no status, the core keeps
+    the provider that has one. A provider adds its own only once it is chosen.
+    """
+    before = {*finalizers_of(old or {}), provider_finalizer(text_at(old, "status", "provider", "name"))}
+    return sorted({name for each in finalizers_of(obj) if each not in before and (name := provider_of_finalizer(each))})
 
 
 def _alone(obj: Resource, old: Resource | None) -> tuple[list[str], list[Violation]]:

@@ -127,12 +127,23 @@ CONFIGURATION_KIND = Kind(
     namespaced=False,
 )
 
+_HOLDER_COMES = (
+    "object.metadata.?finalizers.orValue([]).exists(f, "
+    f"f.startsWith('{names.GROUP}/') && f.endsWith('-provider') && "
+    f"f != '{names.GROUP}/' + oldObject.?status.?provider.?name.orValue('') + '-provider' && "
+    "!(f in oldObject.metadata.?finalizers.orValue([])))"
+)
+"""CEL: the finalizer of a provider that is not the chosen one is added. No controller does so."""
+
 MATCH_CONDITIONS: tuple[Resource, ...] = (
     {"name": "not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)"},
-    {"name": "spec-changed", "expression": "oldObject == null || object.spec != oldObject.spec"},
+    {
+        "name": "spec-or-holder-changed",
+        "expression": f"oldObject == null || object.spec != oldObject.spec || {_HOLDER_COMES}",
+    },
 )
-"""Conditions for a call of the webhook: deletions and changes of finalizers, labels and status never depend on it, so
-that `failurePolicy: Fail` can block only new specs.
+"""Conditions for a call of the webhook: deletions, what controllers change, and changes of labels and status never
+depend on it, so that `failurePolicy: Fail` can block only new specs, and finalizers by which a provider would be kept.
 """
 
 TIMEOUT_SECONDS = 10
