@@ -72,7 +72,8 @@ def test_a_release_without_crds_of_its_own_has_those_of_the_one_before(
         (
             "kaito=$EMPTY",
             1,
-            "no CRD of provider kaito found (its CRDs: inferencesets.kaito.sh, scaledobjects.keda.sh, workspaces.kaito.sh)",
+            "no CRD of provider kaito found "
+            "(its CRDs: inferencesets.kaito.sh, scaledobjects.keda.sh, workspaces.kaito.sh)",
         ),
         ("kaito=$TWICE", 1, "more than one CustomResourceDefinition workspaces.kaito.sh"),
         ("kaito=$OLD", 1, "old.yaml: CustomResourceDefinition workspaces.kaito.sh: its apiVersion is 'apiextensions"),
