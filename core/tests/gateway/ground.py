@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from aiohttp.abc import AbstractResolver
@@ -69,6 +70,7 @@ async def running_part(
     further: Sequence[str] = (),
     settings: GatewaySettings | None = None,
     resolver: AbstractResolver | None = None,
+    clock: Callable[[], datetime] | None = None,
 ) -> AsyncIterator[Part]:
     """The part in one namespace and in `further` ones, until the context ends; Gateways of the first are chosen without
     being named. `resolver` finds model servers.
@@ -80,7 +82,9 @@ async def running_part(
         namespaces=[namespace, *further],
     )
     settings = replace(settings or GatewaySettings(), home=namespace)
-    part = GatewayApplication(client=client, caches=caches, instance="test", settings=settings, resolver=resolver)
+    part = GatewayApplication(
+        client=client, caches=caches, instance="test", settings=settings, resolver=resolver, clock=clock
+    )
     found, reconcile = Part(application=part), part._reconciler.reconcile
 
     async def counted(key: ObjectKey) -> float | None:
@@ -123,6 +127,15 @@ class Ground:
     async def open_gateway(self, name: str = "inference", **options: Any) -> Resource:
         """Make a Gateway; `options` are those of `gatewayapi.kinds.gateway`."""
         return await self.client.create(GATEWAY, gateway(name, self.namespace, **options))
+
+    async def until_programmed(self, name: str = "inference") -> None:
+        """Wait until a Gateway is programmed."""
+
+        async def look() -> bool:
+            gateway = await self.client.get(GATEWAY, ObjectKey(self.namespace, name))
+            return (condition_of(gateway, "Programmed") or {}).get("status") == "True"
+
+        await self.eventually(look)
 
     async def service(self, name: str = "llama") -> None:
         """The Service that `serve` names: a gateway refuses a route to one that does not exist."""

@@ -204,26 +204,30 @@ class RouteReconciler:
         intent = intent_of(wanted)
         self._wake_all(self._put(deployment, wanted, intent))
         self._leave_group(deployment, wanted, intent)
-        facts = replace(self._facts(wanted), pool_refused=memory.pool_refused)
-        facts = replace(facts, group=self._group_of(facts, intent))
+        facts = self._facts(wanted, intent, memory)
         self._wake_group(facts, intent, memory)
         decision, retry = decide(facts, intent), None
         if decision.makes_picker and await self._has_role() is False:
-            decision, retry = decide(replace(facts, picker_role=False), intent), _ROLE_RETRY
-        wake, condition = soonest(decision.requeue_after, retry), decision.condition
+            wanted = replace(wanted, picker_role=False)
+            facts, retry = replace(facts, picker_role=False), _ROLE_RETRY
+            decision = decide(facts, intent)
         if decision.probe and self._may_ask(deployment):
             self._ask(deployment)
         if (left := self._awaits_holder(facts, decision, memory)) is not None:
             return left
+        trouble: Condition | None = None
         if decision.objects is not None:
-            trouble, again = await self._carry_out(deployment, decision, memory)
+            applied = await self._carry_out(deployment, decision, memory)
             if memory.pool_refused != facts.pool_refused:
                 return 0.0  # the route gets another backend in the next pass
-            if trouble is not None and (condition is not None or decision.objects):
-                condition = trouble
-            wake = soonest(wake, again)
-        late = await self._report(deployment, decision, condition, memory)
-        return soonest(wake, late, self._announce_shares(facts, memory))
+            if decision.condition is not None or decision.objects:
+                trouble = _trouble(applied)
+            retry = soonest(retry, applied.again, REFUSED_RETRY if applied.refused else None)
+            if applied.changed:  # no Gateway has answered about what was just written
+                wanted = replace(wanted, route=self._caches.find(HTTP_ROUTE, key))
+                decision = decide(self._facts(wanted, intent, memory), intent)
+        late = await self._report(deployment, decision, trouble or decision.condition, memory)
+        return soonest(decision.requeue_after, retry, late, self._announce_shares(facts, memory))
 
     # ---------------------------------------------------------------------------------------------------------- groups
 
@@ -290,7 +294,7 @@ class RouteReconciler:
             return None
         memory = self._memories.find(deployment)
         theirs = replace(
-            self._facts(self._wanted(deployment)),
+            self._facts_alone(self._wanted(deployment)),
             group=Group(me=mate),
             pool_refused=memory is not None and memory.pool_refused,
             picker_role=self._role[0],
@@ -391,8 +395,8 @@ class RouteReconciler:
 
     async def _carry_out(
         self, deployment: Resource, decision: Decision, memory: _Memory
-    ) -> tuple[Condition | None, float | None]:
-        """Make exactly the decision's objects exist; returns what hinders it, and the seconds until the next try."""
+    ) -> Applied:
+        """Make exactly the decision's objects exist."""
         key, labels = key_of(deployment), our_labels(deployment, MARK)
         wanted = [complete(obj, owner=deployment, labels=labels) for obj in decision.objects or ()]
         # A kind that is not served cannot be written; the decision knows which ones are needed.
@@ -412,7 +416,7 @@ class RouteReconciler:
         memory.pool_refused = bool(applied.refused) and pool is not None and pool not in applied.live
         for refusal in applied.refused:
             log.info("%s: %s", key, refusal)
-        return _trouble(applied), soonest(applied.again, REFUSED_RETRY if applied.refused else None)
+        return applied
 
     # ---------------------------------------------------------------------------------------------------------- facts
 
@@ -457,8 +461,13 @@ class RouteReconciler:
             elif answer is False:
                 refused.discard(target)
 
-    def _facts(self, wanted: Facts) -> Facts:
-        """All facts but whether the ClusterRole of pickers exists, which only some decisions need."""
+    def _facts(self, wanted: Facts, intent: Intent, memory: _Memory) -> Facts:
+        """All facts but whether the ClusterRole of pickers exists: only some decisions need it."""
+        facts = replace(self._facts_alone(wanted), pool_refused=memory.pool_refused)
+        return replace(facts, group=self._group_of(facts, intent))
+
+    def _facts_alone(self, wanted: Facts) -> Facts:
+        """All facts but the ClusterRole, the deployment's group, and what the API server has refused."""
         deployment = wanted.deployment
         key = key_of(deployment)
         facts = replace(

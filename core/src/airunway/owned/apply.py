@@ -210,6 +210,8 @@ class Applied:
     """Objects that the API server refused to create or to update."""
     again: float | None = None
     """Seconds until the next pass is due; None if only a change makes it due."""
+    changed: bool = False
+    """Whether an object was created or updated."""
 
     def hindrance(self, *, owner_kind: str = "ModelDeployment") -> tuple[Resource, str, str] | None:
         """The first object that is not as it shall be, with reason and message: refused, foreign or fought over; None
@@ -283,4 +285,5 @@ async def apply_objects(
         fought=tuple(fought),
         refused=tuple(refused),
         again=soonest(CONFLICT_RETRY if foreign else None, again),
+        changed=bool(answers),
     )
