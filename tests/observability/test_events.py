@@ -32,11 +32,11 @@ ELSEWHERE = {
     *("RouteReady", "RouteNotReady", "RouteConflict", "ShareChanged", "RuntimeConfigChanged"),
     *("ModelCacheReady", "DownloadFailed"),
     *("TemplateReady", "GPUNotAvailable", "InsufficientCapacity", "DiscoveryStarted", "DiscoveryFailed"),
-    *("TemplatesMade", "ScanFailed"),
+    *("TemplatesMade", "ScanFailed", "ScaledObjectReady", "AutoscalerNotReady"),
 }
 """Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py,
 core/tests/gateway/test_routes.py, test_conflicts.py and test_groups.py, core/tests/controller/test_runtime_configs.py,
-tests/modelcache/test_cache.py, tests/catalogue and catalogue/tests/test_sources.py.
+tests/modelcache/test_cache.py, tests/catalogue, catalogue/tests/test_sources.py and tests/vllm/test_autoscaling.py.
 """
 
 RELATED = {

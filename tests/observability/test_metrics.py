@@ -102,7 +102,7 @@ def test_what_the_metrics_say(seen: Seen) -> None:
     named = of(namespace=seen.namespace, name="named", provider="kaito", engine="llamacpp", model=seen.model)
     assert info[named] == 1
     selections = seen.samples("core", "airunway_provider_selection_total")
-    assert selections[of(provider="kaito", reason="manual")] == 1
+    assert selections[of(provider="kaito", reason="manual")] == 2  # once more after its status was lost
     assert selections[of(provider="kaito", reason="auto")] >= 2
     suspended = seen.samples("core", "airunway_deployment_suspended")
     assert suspended[of(namespace=seen.namespace, name="sleeping")] == 1

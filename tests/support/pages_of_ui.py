@@ -14,7 +14,7 @@ from airunway.kube import ClusterConfig
 from airunway.resource import Resource
 from airunway_ui.guard import COOKIE, Guard
 from airunway_ui.identity import Identity
-from airunway_ui.server import Site, application
+from airunway_ui.server import Site, runner_of
 from airunway_ui.watches import Watches
 
 MARKUP = "<img src=x onerror=alert(1)>'\"><script>alert(2)</script>javascript:alert(3)&lt;"
@@ -70,7 +70,7 @@ async def serving(config: ClusterConfig | None = None) -> AsyncIterator[Caller]:
     identity = Identity(config or ClusterConfig(server="http://127.0.0.1:1"))
     await identity.client.__aenter__()
     guard, watches = Guard(port=0), Watches(identity)
-    runner = web.AppRunner(application(Site(guard=guard, identity=identity, watches=watches)), shutdown_timeout=1.0)
+    runner = runner_of(Site(guard=guard, identity=identity, watches=watches))
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()

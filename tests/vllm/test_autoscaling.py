@@ -17,7 +17,7 @@ from airunway.kube import DEPLOYMENT, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import has_replicas, reason_is
-from airunway_testing.operator import Deploy, gone, install_definitions, remove_definition, until
+from airunway_testing.operator import Deploy, event_about, gone, install_definitions, remove_definition, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -144,11 +144,13 @@ async def test_what_keda_lacks_is_said_and_replicas_stay(
     await scaled_object(client, key)
     await keda_says(client, key)
     await until(client, key, reason_is(CONDITION, "Scaling"))
+    await event_about(client, key, "ScaledObjectReady")
     await scale(client, key, 2)
     await until(client, key, has_replicas(2, 2))
     await remove_definition(client, key_of(keda).name)
     found = await until(client, key, reason_is(CONDITION, "AutoscalerNotInstalled"))
     assert "install it" in (condition_of(found, CONDITION) or {})["message"]
+    await event_about(client, key, "AutoscalerNotReady")
     assert dig(found, "status", "replicas", "summary") == "2/2"
     assert dig(found, "spec", "scaling", "replicas") == 2
     # It comes back without a word of ours.

@@ -50,7 +50,7 @@ async def _serve(port: int, *, open_: bool, kubeconfig: Path | None, context: st
     from airunway.kube import TransportError, Unauthorized, load_config
     from airunway_ui.guard import Guard
     from airunway_ui.identity import Identity
-    from airunway_ui.server import Site, application
+    from airunway_ui.server import Site, runner_of
     from airunway_ui.watches import Watches
 
     identity = Identity(load_config(kubeconfig=kubeconfig, context=context))
@@ -65,9 +65,7 @@ async def _serve(port: int, *, open_: bool, kubeconfig: Path | None, context: st
         raise _Unusable(f"{error}. Check that {server} is the right cluster (--context, --kubeconfig)") from error
     watches = Watches(identity)
     guard = Guard(port=0)
-    app = application(Site(guard=guard, identity=identity, watches=watches))
-    # A page that is closed ends what it has asked for.
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
+    runner = runner_of(Site(guard=guard, identity=identity, watches=watches))
     try:
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port)

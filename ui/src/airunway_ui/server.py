@@ -82,8 +82,12 @@ class Site:
 SITE: web.AppKey[Site] = web.AppKey("site", Site)
 
 
-def application(site: Site) -> web.Application:
-    """Returns the server's application."""
+def runner_of(site: Site) -> web.AppRunner:
+    """Returns what serves the pages of a site. A page that is closed ends what it has asked for."""
+    return web.AppRunner(_application(site), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
+
+
+def _application(site: Site) -> web.Application:
     from airunway_ui import ask, details, edit, listing, reasons
 
     app = web.Application(middlewares=[_answers], client_max_size=MOST_BODY)
