@@ -73,6 +73,28 @@ def test_a_wrong_option_is_refused_before_anything_is_done(
     assert not (tmp_path / "none").exists()
 
 
+AWAY = """
+apiVersion: v1
+kind: Config
+contexts: [{name: away, context: {cluster: away, user: away}}]
+clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: away, user: {token: none}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("context", "says"), [("away", "127.0.0.1:1"), ("nowhere", "has no context 'nowhere'")], ids=("away", "nowhere")
+)
+def test_a_cluster_that_cannot_be_asked_is_one_sentence(context: str, says: str, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(AWAY)
+    where = ("--cluster", "--kubeconfig", str(kubeconfig), "--context", context)
+    done = check("toy", *where, "--i-know", "--patience", "5", "--rule", "AR-C-060")
+    assert done.exit_code == 2, done.output
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.output
+
+
 def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = check("toy", "--rule", "AR-C-023", "--report", str(tmp_path / "file" / "below"))

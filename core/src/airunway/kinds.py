@@ -1,4 +1,4 @@
-"""Our own kinds, for the Kubernetes client."""
+"""Our own kinds, for the Kubernetes client, and KEDA's, which stands beside any provider's."""
 
 from __future__ import annotations
 
@@ -18,3 +18,5 @@ MODEL_ARTIFACT = _kind("ModelArtifact", namespaced=True)
 MODEL_TEMPLATE = _kind("ModelTemplate", namespaced=True)
 CLUSTER_MODEL_TEMPLATE = _kind("ClusterModelTemplate", namespaced=False)
 MODEL_SOURCE = _kind("ModelSource", namespaced=False)
+
+SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")

@@ -118,9 +118,10 @@ async def test_what_is_printed_is_applied_and_the_first_is_edited_as_the_remark_
         done = CliRunner().invoke(app, ["new", *words, *options])
         return CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
-    done = await asyncio.to_thread(new, "--beside", "md/chat-v1", "--provider", "kaito")
+    done = await asyncio.to_thread(new, "--beside", "md/chat-v1", "--provider", "kaito", "--image", "a:2")
     made = yaml.safe_load(done.stdout)
     assert (made["metadata"]["name"], made["spec"]["gateway"]["group"]) == ("chat-v3", "chat-v1")
+    assert made["spec"]["image"] == "a:2"
     path = tmp_path / "second.yaml"
     path.write_text(done.stdout, encoding="utf-8")
     kubectl("apply", "-f", str(path))

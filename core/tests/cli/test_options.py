@@ -77,6 +77,9 @@ LOGS = "tests/view/test_logs.py"
 STATUS = "tests/view/test_status.py"
 CHAT = "tests/view/test_chat.py"
 TOP = "tests/view/test_top.py"
+BESIDE = "core/tests/cli/test_beside.py"
+REPORT = "testing/tests/test_conformance_report.py"
+UI = "tests/ui/test_command.py"
 SKELETON = "testing/tests/scaffold/test_skeleton.py"
 
 SEEN: dict[str, dict[str, str]] = {
@@ -213,7 +216,16 @@ SEEN: dict[str, dict[str, str]] = {
             ("--nodes", "--model-config", "--fetch"),
             f"{FIT}::test_a_new_manifest_is_for_the_nodes_and_the_config_that_are_given",
         ),
+        **dict.fromkeys(
+            ("--beside", "--image"),
+            f"{BESIDE}::test_what_is_printed_is_applied_and_the_first_is_edited_as_the_remark_says",
+        ),
         **dict.fromkeys(("--kubeconfig", "--context"), f"{FIT}::test_a_context_that_a_kubeconfig_has_not_is_named"),
+    },
+    "ui": {
+        "--port": f"{UI}::test_the_link_that_is_printed_opens_the_page_once",
+        **dict.fromkeys(("--no-open", "--kubeconfig"), f"{UI}::test_the_link_that_is_printed_opens_the_page_once"),
+        **dict.fromkeys(("--open", "--context"), f"{UI}::test_a_cluster_that_is_not_there_is_one_sentence"),
     },
     "logs": {
         **dict.fromkeys(
@@ -229,6 +241,15 @@ SEEN: dict[str, dict[str, str]] = {
     "provider new": {
         "--directory": f"{SKELETON}::test_it_goes_where_it_is_told_to_and_nowhere_else",
         **dict.fromkeys(("--crd", "--kind", "--version"), f"{SKELETON}::test_a_crd_says_what_the_skeleton_is_of"),
+    },
+    "provider check": {
+        **dict.fromkeys(
+            ("--cluster", "--kubeconfig", "--context", "--i-know", "--patience"),
+            f"{REPORT}::test_a_cluster_that_cannot_be_asked_is_one_sentence",
+        ),
+        **dict.fromkeys(
+            ("--rule", "--skip", "--report"), f"{REPORT}::test_a_skipped_rule_has_its_reason_in_the_report"
+        ),
     },
     "provider schema": {
         "--kind": "core/tests/cli/test_schema.py::test_of_several_kinds_one_can_be_named",

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from airunway.cli.options import cluster_options
+from airunway.cli.parameters import Command, IntRange, option
+
 if TYPE_CHECKING:
     from airunway_ui.guard import Guard
 
 
-@click.command(short_help="Open the page: what runs and why not, ask, deploy, edit.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1. Default: one that is free.")
-@click.option("--open/--no-open", "open_", default=True, show_default=True, help="Open the page in a browser.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file. Default: as kubectl.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
+@click.command(cls=Command, short_help="Open the page: what runs and why not, ask, deploy, edit.")
+@option("--port", default=None, type=IntRange(1, 65535), help="Port on 127.0.0.1. Default: one that is free.")
+@option("open_", "--open/--no-open", default=True, help="Open the page in a browser.")
+@cluster_options
 def ui(*, port: int | None, open_: bool, kubeconfig: Path | None, context: str | None) -> None:
     """Open the page of AI Runway: what runs and why something does not, a dialogue with models, deploy and edit.
 

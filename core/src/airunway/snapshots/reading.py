@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from airunway.api import names
 from airunway.configs.resolution import is_autoscaled
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, SCALED_OBJECT
 from airunway.kube import (
     DEPLOYMENT,
     JOB,
@@ -22,7 +22,6 @@ from airunway.kube import (
     Kind,
     served_kinds_by_name,
 )
-from airunway.plugins.host import SCALED_OBJECT
 from airunway.resource import (
     ObjectKey,
     Resource,
