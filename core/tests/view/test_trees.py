@@ -62,6 +62,15 @@ def test_the_gateway_of_a_route_stands_below_it_with_its_address_or_why_it_serve
         assert (node.name, node.state, node.message) == ("infra/gw", state, message)
 
 
+def test_the_route_of_a_member_says_what_it_gets_of_its_group() -> None:
+    route = owned("HTTPRoute", "llama", "h", deployment())
+    shared = deployment(gateway={"group": {"name": "chat", "holder": "other", "share": 10}})
+    for given, says in ((shared, "10 % of group chat, by the route of other"), (deployment(), "")):
+        view = deployment_view(snapshot(deployment=given, objects=(route,)))
+        (node,) = (node for node in every(view.tree) if node.kind == "HTTPRoute")
+        assert node.message == says
+
+
 def test_an_owner_that_was_not_read_stands_below_what_is_known_to_own_it() -> None:
     workspace = owned("Workspace", "llama", "w", deployment())
     artifact = owned("ModelArtifact", "weights", "a", None, status={"phase": "Ready"})

@@ -221,6 +221,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
     unseen = [each for each in (pods, timeline) if isinstance(each, Unseen)]
     phase, reason, message = verdict_of(deployment)
     warnings = dig(status, "warnings")
+    share = share_of(deployment)
     return DeploymentView(
         namespace=word(dig(deployment, "metadata", "namespace")),
         name=word(dig(deployment, "metadata", "name")),
@@ -238,14 +239,19 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         endpoint=line(dig(status, "endpoint", "url")),
         url=line(dig(status, "gateway", "url")),
         header=_header(deployment),
-        share=share_of(deployment),
+        share=share,
         cause=cause,
         revision=_revision(deployment),
         conditions=tuple(_conditions(deployment)),
         warnings=tuple(map(line, warnings[:64])) if isinstance(warnings, list) else (),
         pods=pods,
         tree=tree_of(
-            deployment, below, snapshot.objects, phase=phase, culprit=cause.object if cause is not None else ""
+            deployment,
+            below,
+            snapshot.objects,
+            phase=phase,
+            culprit=cause.object if cause is not None else "",
+            share=share,
         ),
         timeline=timeline,
         unseen=reasons_of([*unseen, *snapshot.unseen]),

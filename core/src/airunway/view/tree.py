@@ -34,7 +34,7 @@ class TreeNode(ViewModel):
     health: Health
     """Whether it is all right."""
     message: str
-    """Why it is not all right; empty otherwise."""
+    """Why it is not all right, or what the route's deployment gets of its group; empty otherwise."""
     read: bool
     """Whether the object was read. If not, it is known only because another object names it."""
     count: int
@@ -64,9 +64,10 @@ def tree_of(
     *,
     phase: str,
     culprit: str = "",
+    share: str = "",
 ) -> TreeNode:
     """Returns the deployment with the objects below it; `phase` is that of the deployment, `culprit` the object
-    of the root cause (``Kind/ns/name``).
+    of the root cause (``Kind/ns/name``), `share` what its route says about its group.
 
     An owner that was not read has a node of its own, below the provider's object if nothing tells its own owner.
     """
@@ -80,6 +81,9 @@ def tree_of(
     for obj in objects:
         if obj.get("kind") == _GATEWAY and (identity := uid_of(obj)):  # it belongs to nobody: its route leads to it
             found[identity] = _Object(_uid_of(found, "HTTPRoute", root.name) or top, found[identity].node)
+    route = found.get(_uid_of(found, "HTTPRoute", root.name))
+    if route is not None and not route.node.message:
+        found[_uid_of(found, "HTTPRoute", root.name)] = route._replace(node=replace(route.node, message=share))
     provider = dig(deployment, "status", "provider")
     name = word(dig(provider, "resourceName"))
     primary = (_uid_of(found, word(dig(provider, "resourceKind")), name) if name else "") or top
