@@ -393,9 +393,7 @@ class RouteReconciler:
             return True
         return verdict_of(route, gateways=self._caches.gateways()).ready is not True
 
-    async def _carry_out(
-        self, deployment: Resource, decision: Decision, memory: _Memory
-    ) -> Applied:
+    async def _carry_out(self, deployment: Resource, decision: Decision, memory: _Memory) -> Applied:
         """Make exactly the decision's objects exist."""
         key, labels = key_of(deployment), our_labels(deployment, MARK)
         wanted = [complete(obj, owner=deployment, labels=labels) for obj in decision.objects or ()]
