@@ -234,3 +234,5 @@ async def test_axe_finds_nothing(client: Client, key: ObjectKey, pages: Serve) -
                 await found.open(path)
                 await found.page.wait_for_load_state()
                 assert await complaints_of_axe(found) == [], (look, path)
+            await found.page.evaluate("document.body.classList.add('stale')")
+            assert await complaints_of_axe(found) == [], (look, "without a connection")
