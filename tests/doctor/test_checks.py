@@ -19,7 +19,7 @@ from airunway.doctor.checks_accounts import expected_guards, expected_rights, sh
 from airunway.doctor.checks_processes import rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.report import document, lines
-from airunway.doctor.snapshot import PolicyFile, ProcessDeployment, Right, components_in
+from airunway.doctor.snapshot import ProcessDeployment, Right, SeenPolicyFile, components_in
 from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSettings, published_in
 from airunway.rbac.admission_policies import status_guard
 from airunway.rbac.rights import ADD_ONS, AddOn, Rights
@@ -574,7 +574,7 @@ def test_checks_take_any_object(obj: Resource) -> None:
         elsewhere=(CORE,),
         endpoints={},
         rights={},
-        policy_files={"Deployment/a/b": PolicyFile(config_map=ObjectKey("a", "p"), key="policy.yaml", text="[")},
+        policy_files={"Deployment/a/b": SeenPolicyFile(config_map=ObjectKey("a", "p"), key="policy.yaml", text="[")},
         policies=several,
         bindings=several,
         guards={"Deployment/a/b": ({"kind": "ValidatingAdmissionPolicy", **JUNK, "spec": {}},)},

@@ -16,7 +16,7 @@ from airunway.sizing.layers import LayerKind
 from airunway.sizing.nodes import GpuFacts, free_gpus, gpu_named, gpu_of_labels
 from airunway.sizing.precision import header_length, sum_tensors, tensors_in
 from airunway.sizing.reserve import RESERVES, Reserve, reserve_of
-from airunway.sizing.values import GIB, ModelConfigError, Reader, Unknown, load_config, text_of
+from airunway.sizing.values import GIB, ConfigReader, ModelConfigError, Unknown, load_config, text_of
 from airunway.sizing.workload import WorkerSettings, roles_of
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
@@ -108,7 +108,7 @@ def test_the_catalogue_agrees_with_the_shapes_of_its_configs() -> None:
         assert not isinstance(checkpoint.weights, Unknown), model
         assert not isinstance(checkpoint.layers, Unknown), model
         assert checkpoint.max_context, model
-        text = Reader(text_of(entry["config"], model=model), model=model)
+        text = ConfigReader(text_of(entry["config"], model=model), model=model)
         counted = count_parameters(text)
         if "vision_config" not in entry["config"] and "parameters" in entry:
             assert entry["parameters"] == counted, model
@@ -151,7 +151,7 @@ def test_quantized_weights_leave_embeddings_alone(quantization: dict[str, Any], 
     found = read_checkpoint({**SMALL, "quantization_config": quantization}, model="small", source="test")
     assert isinstance(found.weights, Weights)
     tables = 2 * 1000 * 64
-    counted = count_parameters(Reader(SMALL, model="small"))
+    counted = count_parameters(ConfigReader(SMALL, model="small"))
     assert isinstance(counted, int)
     assert found.weights.size == int((counted - tables) * weight + tables * 2)
 

@@ -15,7 +15,7 @@ from airunway.api.base import ApiModel, Count, Duration
 DEFAULT_WINDOW, DEFAULT_IDLE_AFTER = "5m", "30m"
 
 
-class Metric(StrEnum):
+class ScalingMetric(StrEnum):
     """What is measured of each replica."""
 
     REQUESTS = "Requests"
@@ -54,9 +54,9 @@ class Autoscaling(ApiModel):
         return 1 if self.min_replicas is None else self.min_replicas
 
     @property
-    def measures(self) -> Metric:
+    def measures(self) -> ScalingMetric:
         """What counts."""
-        return Metric(self.metric or Metric.REQUESTS)
+        return ScalingMetric(self.metric or ScalingMetric.REQUESTS)
 
     @property
     def window(self) -> str:

@@ -18,9 +18,9 @@ from airunway.doctor.checks_webhook import configuration_names, services_of
 from airunway.doctor.snapshot import (
     OURS,
     POOL_GROUPS,
-    PolicyFile,
     ProcessDeployment,
     Right,
+    SeenPolicyFile,
     Snapshot,
     components_in,
     required_kinds,
@@ -324,14 +324,14 @@ class _Parts:
                 raise
         return ""
 
-    async def _policies(self, components: Sequence[ProcessDeployment]) -> dict[str, PolicyFile]:
+    async def _policies(self, components: Sequence[ProcessDeployment]) -> dict[str, SeenPolicyFile]:
         found = {}
         for component in components:
             if component.core and (source := component.policy_at) is not None:
                 key = ObjectKey(component.key.namespace, source[0])
                 live = await self._client.find(CONFIG_MAP, key)
                 text = dig(live or {}, "data", source[1])
-                found[component.name] = PolicyFile(
+                found[component.name] = SeenPolicyFile(
                     config_map=key, key=source[1], text=None if text is None else str(text)
                 )
         return found

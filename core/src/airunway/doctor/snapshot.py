@@ -73,7 +73,7 @@ class Right:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyFile:
+class SeenPolicyFile:
     """A file that a ConfigMap holds for a process."""
 
     config_map: ObjectKey
@@ -210,7 +210,7 @@ class Snapshot:
     """The pods of the namespace."""
     replica_sets: tuple[Resource, ...] | None = None
     """The ReplicaSets of the namespace."""
-    policy_files: Mapping[str, PolicyFile] | None = None
+    policy_files: Mapping[str, SeenPolicyFile] | None = None
     """The file of the policy in its ConfigMap, by the name of the core that reads it; not those of other volumes."""
     releases: tuple[Resource, ...] | None = None
     """Metadata of the Secrets in which Helm stores the namespace's releases; their content is not read."""

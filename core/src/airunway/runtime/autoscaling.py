@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airunway.api import names
-from airunway.api.autoscaling import Autoscaling, Metric
+from airunway.api.autoscaling import Autoscaling, ScalingMetric
 from airunway.api.base import ParseError, parse_model
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.configs.canonical import parse_duration
@@ -144,7 +144,7 @@ def _spec(
     key: ObjectKey, autoscaling: Autoscaling, engine: str, *, pods: str, prometheus: Resource, pool: str
 ) -> Resource:
     """`pool` is the InferencePool whose picker holds requests; empty: the last replica stays."""
-    metrics, by_requests = ENGINE_METRICS[engine], autoscaling.measures is Metric.REQUESTS
+    metrics, by_requests = ENGINE_METRICS[engine], autoscaling.measures is ScalingMetric.REQUESTS
     query = (requests_query if by_requests else kv_cache_query)(metrics, pods)
     waiting = held_query(key.namespace, pool)
     if pool:
@@ -291,8 +291,12 @@ def autoscaler_result(state: ClusterState, host: ProviderHost) -> StepResult | N
 
 
 def _bounds(autoscaling: Autoscaling, fewest: int) -> str:
-    by = "requests" if autoscaling.measures is Metric.REQUESTS else "KV cache in use"
-    each = f"{autoscaling.target} each" if autoscaling.measures is Metric.REQUESTS else f"{autoscaling.target} % each"
+    by = "requests" if autoscaling.measures is ScalingMetric.REQUESTS else "KV cache in use"
+    each = (
+        f"{autoscaling.target} each"
+        if autoscaling.measures is ScalingMetric.REQUESTS
+        else f"{autoscaling.target} % each"
+    )
     return f"{fewest} to {autoscaling.max_replicas} replicas by {by}, {each}"
 
 

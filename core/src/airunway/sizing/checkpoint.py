@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from airunway.sizing.layers import LayerGroup, LayerKind, layer_groups
 from airunway.sizing.precision import Precision, Quantized, TensorTotals, precision_of
-from airunway.sizing.values import MAX_LAYERS, Config, Reader, Unknown, text_of
+from airunway.sizing.values import MAX_LAYERS, Config, ConfigReader, Unknown, text_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +80,8 @@ def read_checkpoint(
     gives; else `parameters` times the bytes of the real data type; else the parameters that the shapes give, for
     families whose tensors are known. Raises ModelConfigError for fields that no model can have.
     """
-    text = Reader(text_of(config, model=model), model=model)
-    whole = Reader(config, model=model)
+    text = ConfigReader(text_of(config, model=model), model=model)
+    whole = ConfigReader(config, model=model)
     precision = precision_of(whole, text)
     heads = text.count("num_attention_heads", "n_head", "num_heads")
     vocabulary, hidden = text.count("vocab_size"), text.count("hidden_size", "n_embd", "d_model")
@@ -210,7 +210,7 @@ class Mixture:
         return self.layers * self.experts * 3 * self.hidden * self.intermediate
 
 
-def mixture_of(text: Reader) -> Mixture | None:
+def mixture_of(text: ConfigReader) -> Mixture | None:
     """The experts of a model; None if it has none, or fields of them are missing. Raises ModelConfigError."""
     experts = text.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     used = text.count("num_experts_per_tok", "experts_per_token", "moe_topk", "num_experts_per_token")
@@ -230,7 +230,7 @@ def mixture_of(text: Reader) -> Mixture | None:
     )
 
 
-def count_parameters(text: Reader) -> int | Unknown:
+def count_parameters(text: ConfigReader) -> int | Unknown:
     """The parameters of the model, without layers for multi-token prediction. Raises ModelConfigError."""
     family = text.text("model_type")
     if family not in _FAMILIES:
@@ -254,7 +254,7 @@ def count_parameters(text: Reader) -> int | Unknown:
     return tables + attention + feed + layers * norms + hidden
 
 
-def _besides_experts(text: Reader, mixture: Mixture) -> int:
+def _besides_experts(text: ConfigReader, mixture: Mixture) -> int:
     """Router and shared experts of one layer."""
     router = mixture.experts * mixture.hidden
     shared = text.count("shared_expert_intermediate_size")
@@ -264,7 +264,7 @@ def _besides_experts(text: Reader, mixture: Mixture) -> int:
     return router + 3 * mixture.hidden * mixture.intermediate * (text.count("n_shared_experts", least=0) or 0)
 
 
-def _attention(text: Reader, family: str, *, layers: int, hidden: int, heads: int) -> int | Unknown:
+def _attention(text: ConfigReader, family: str, *, layers: int, hidden: int, heads: int) -> int | Unknown:
     rank = text.count("kv_lora_rank")
     if rank is not None:
         return _latent_attention(text, rank, layers=layers, hidden=hidden, heads=heads)
@@ -285,7 +285,7 @@ def _attention(text: Reader, family: str, *, layers: int, hidden: int, heads: in
     return full * one + _delta_nets(text, hidden) * (layers - full)
 
 
-def _delta_nets(text: Reader, hidden: int) -> int:
+def _delta_nets(text: ConfigReader, hidden: int) -> int:
     """One linear attention layer of Qwen3-Next; `layer_groups` has checked that the fields are there."""
     values, keys = text.count("linear_num_value_heads") or 0, text.count("linear_num_key_heads") or 0
     key, value = text.count("linear_key_head_dim") or 0, text.count("linear_value_head_dim") or 0
@@ -295,7 +295,7 @@ def _delta_nets(text: Reader, hidden: int) -> int:
     return projections + (2 * narrow + wide) * kernel + 2 * values + value
 
 
-def _latent_attention(text: Reader, rank: int, *, layers: int, hidden: int, heads: int) -> int | Unknown:
+def _latent_attention(text: ConfigReader, rank: int, *, layers: int, hidden: int, heads: int) -> int | Unknown:
     rope, nope = text.count("qk_rope_head_dim"), text.count("qk_nope_head_dim")
     value, query = text.count("v_head_dim"), text.count("q_lora_rank")
     if rope is None or nope is None or value is None:

@@ -10,7 +10,7 @@ from airunway.sizing.checkpoint import Checkpoint, Weights, is_latent
 from airunway.sizing.layers import LayerGroup, LayerKind
 from airunway.sizing.nodes import GpuFacts
 from airunway.sizing.precision import Quantized, kv_element
-from airunway.sizing.reserve import Reserve, Share, reserve_of, static_fraction
+from airunway.sizing.reserve import MemoryShare, Reserve, reserve_of, static_fraction
 from airunway.sizing.values import GIB, Term, Unknown, gib
 from airunway.sizing.workload import WorkerSettings
 
@@ -161,7 +161,7 @@ def estimate(checkpoint: Checkpoint, workload: WorkerSettings, gpu: GpuFacts, la
     tokens, sequences = _batch(reserve, workload, total)
     budget, terms = _split(checkpoint, workload, reserve, layout, total, loaded, tokens, sequences)
     pool = budget.size - sum(term.size for term in terms)
-    if reserve.share is Share.FREE_AFTER_WEIGHTS:
+    if reserve.share is MemoryShare.FREE_AFTER_WEIGHTS:
         fraction = reserve.fraction if workload.fraction is None else workload.fraction
         pool = int(pool * (fraction or 0))
     found = replace(found, terms=terms, budget=budget, pool=pool)
@@ -283,14 +283,14 @@ def _split(
         source=f"{tokens:,} prompt tokens and {sequences:,} sequences in a batch; {reserve.measured}",
     )
     graphs = Term(name="CUDA graphs", size=0 if workload.eager else reserve.graphs, source=reserve.measured)
-    if reserve.share is Share.TOTAL:
+    if reserve.share is MemoryShare.TOTAL:
         assert fraction is not None
         budget = Term(
             name="budget", size=int(total * fraction), source=f"{named} {fraction:g} of {gib(total)}; {reserve.source}"
         )
         inside = (graphs,) if reserve.graphs_inside else ()
         return budget, (loaded, activations, runtime, *inside)
-    if reserve.share is Share.FREE_AT_START:
+    if reserve.share is MemoryShare.FREE_AT_START:
         if fraction is None:
             fraction = static_fraction(total, gpus=layout.gpus, tokens=tokens, sequences=sequences)
         size = int((total - runtime.size) * fraction)
@@ -337,7 +337,7 @@ def _longest(need: Callable[[int], int], pool: int, limit: int) -> int:
 def _outside(checkpoint: Checkpoint, workload: WorkerSettings, reserve: Reserve, total: int, sequences: int) -> str:
     """A warning if the spec raises vLLM's fraction so far that what it needs outside may not fit; empty if not."""
     given = workload.fraction
-    if reserve.share is not Share.TOTAL or given is None or reserve.fraction is None or given <= reserve.fraction:
+    if reserve.share is not MemoryShare.TOTAL or given is None or reserve.fraction is None or given <= reserve.fraction:
         return ""
     left = int(total * (1 - given))
     graphs = 0 if workload.eager or reserve.graphs_inside else _LARGEST_GRAPHS

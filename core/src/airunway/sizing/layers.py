@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airunway.sizing.values import MAX_LAYERS, Reader, Unknown
+from airunway.sizing.values import MAX_LAYERS, ConfigReader, Unknown
 
 
 class LayerKind(StrEnum):
@@ -82,7 +82,7 @@ _SLIDING_WORDS = ("sliding_attention", "chunked_attention", "sliding", "local_at
 _FULL_WORDS = ("full_attention", "attention", "global_attention")
 
 
-def layer_groups(text: Reader) -> tuple[LayerGroup, ...] | Unknown:
+def layer_groups(text: ConfigReader) -> tuple[LayerGroup, ...] | Unknown:
     """The layers of a language model, from the fields of its config.json. Raises ModelConfigError."""
     for field, what in _NOT_UNDERSTOOD:
         if text.has(field):
@@ -122,7 +122,7 @@ def layer_groups(text: Reader) -> tuple[LayerGroup, ...] | Unknown:
     return tuple(found)
 
 
-def _attention_shape(text: Reader) -> tuple[int, int] | Unknown:
+def _attention_shape(text: ConfigReader) -> tuple[int, int] | Unknown:
     """KV heads, and elements of a key and a value of one head."""
     heads = text.count("num_attention_heads", "n_head", "num_heads")
     if heads is None:
@@ -137,7 +137,7 @@ def _attention_shape(text: Reader) -> tuple[int, int] | Unknown:
     return kv_heads, size + (text.count("v_head_dim") or size)
 
 
-def _kinds(text: Reader, layers: int) -> tuple[int, int, int] | Unknown:
+def _kinds(text: ConfigReader, layers: int) -> tuple[int, int, int] | Unknown:
     """How many layers are full, sliding, and state layers."""
     types = text.texts("layer_types") or text.texts("layers_block_type")
     if types is not None:
@@ -177,7 +177,7 @@ def _counted(types: list[str], layers: int) -> tuple[int, int, int] | Unknown:
     return full, sliding, state
 
 
-def _state_group(text: Reader, layers: int) -> LayerGroup | Unknown:
+def _state_group(text: ConfigReader, layers: int) -> LayerGroup | Unknown:
     """State layers: Qwen's gated delta nets, or Mamba 2. The recurrent state has 4 bytes by default."""
     element = {"bfloat16": 2, "float16": 2}.get(text.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype"), 4)
     value_heads = text.count("linear_num_value_heads")

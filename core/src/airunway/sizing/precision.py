@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from airunway.sizing.values import ModelConfigError, Reader, Unknown
+from airunway.sizing.values import ConfigReader, ModelConfigError, Unknown
 
 
 class Quantized(StrEnum):
@@ -70,7 +70,7 @@ def kv_element(setting: str, *, plain: int) -> float | Unknown:
     return _KV.get(setting, Unknown(why=f"the size of kv_cache_dtype {setting[:40]!r} is not known"))
 
 
-def precision_of(config: Reader, text: Reader) -> Precision | Unknown:
+def precision_of(config: ConfigReader, text: ConfigReader) -> Precision | Unknown:
     """The precision of a checkpoint from its config.json. Raises ModelConfigError."""
     dtype = text.text("torch_dtype", "dtype") or config.text("torch_dtype", "dtype")
     plain = _DTYPES.get((dtype or "bfloat16").removeprefix("torch."))
@@ -84,7 +84,7 @@ def precision_of(config: Reader, text: Reader) -> Precision | Unknown:
     return _quantized(quantization, plain)
 
 
-def _quantized(quantization: Reader, plain: int) -> Precision | Unknown:
+def _quantized(quantization: ConfigReader, plain: int) -> Precision | Unknown:
     method = quantization.text("quant_method").lower()
     if method in ("awq", "gptq", "gptq_marlin", "awq_marlin", "auto-round", "auto_round"):
         bits = quantization.count("bits", "w_bit", most=16)
@@ -114,7 +114,7 @@ def _quantized(quantization: Reader, plain: int) -> Precision | Unknown:
     return Unknown(why=f"config.json: quantization_config.quant_method: {method[:40]!r} is not known")
 
 
-def _compressed(quantization: Reader, plain: int) -> Precision | Unknown:
+def _compressed(quantization: ConfigReader, plain: int) -> Precision | Unknown:
     """The one group of weights of a compressed-tensors checkpoint."""
     groups = quantization.below("config_groups")
     group = groups.below("group_0") if groups is not None else None

@@ -12,7 +12,7 @@ from enum import StrEnum
 from airunway.sizing.values import GIB, MIB
 
 
-class Share(StrEnum):
+class MemoryShare(StrEnum):
     """What the engine's memory fraction is a fraction of."""
 
     TOTAL = "total"
@@ -29,7 +29,7 @@ class Reserve:
 
     engine: str
     since: tuple[int, ...]
-    share: Share
+    share: MemoryShare
     fraction: float | None
     """Default of the memory fraction; None: computed from the GPU's memory."""
     flags: tuple[str, ...]
@@ -68,7 +68,7 @@ _VERSIONS = "github.com/llm-d-incubation/llm-d-planner, accuracy/accuracy_report
 _VLLM = Reserve(
     engine="vllm",
     since=(0, 18),
-    share=Share.TOTAL,
+    share=MemoryShare.TOTAL,
     fraction=0.9,
     flags=("gpu-memory-utilization",),
     logits=15.0,
@@ -117,7 +117,7 @@ RESERVES: tuple[Reserve, ...] = (
     Reserve(
         engine="sglang",
         since=(0, 5),
-        share=Share.FREE_AT_START,
+        share=MemoryShare.FREE_AT_START,
         fraction=None,
         flags=("mem-fraction-static",),
         chunk_bytes=False,
@@ -130,7 +130,7 @@ RESERVES: tuple[Reserve, ...] = (
     Reserve(
         engine="trtllm",
         since=(0,),
-        share=Share.FREE_AFTER_WEIGHTS,
+        share=MemoryShare.FREE_AFTER_WEIGHTS,
         fraction=0.9,
         flags=("free-gpu-memory-fraction", "kv-cache-free-gpu-memory-fraction"),
         runtime=int(0.51 * GIB),
@@ -143,7 +143,7 @@ RESERVES: tuple[Reserve, ...] = (
     Reserve(
         engine="llamacpp",
         since=(0,),
-        share=Share.FREE_AT_START,
+        share=MemoryShare.FREE_AT_START,
         fraction=1.0,
         flags=(),
         logits=4.0,

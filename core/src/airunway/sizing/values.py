@@ -93,7 +93,7 @@ def text_of(config: Config, *, model: str) -> Config:
     return config
 
 
-class Reader:
+class ConfigReader:
     """Reads positive whole numbers of one object by name.
 
     Every method raises ModelConfigError for a value of another type, a negative one, and one that no model has.
@@ -143,14 +143,14 @@ class Reader:
             raise self.error(name, f"must be a list of at most {MAX_LAYERS:,} texts")
         return value
 
-    def below(self, name: str) -> Reader | None:
+    def below(self, name: str) -> ConfigReader | None:
         """A reader of the nested object of that name; None if there is none."""
         value = self._config.get(name)
         if value is None:
             return None
         if not isinstance(value, Mapping):
             raise self.error(name, "must be an object")
-        return Reader(value, model=self._model, path=f"{self._path}{name}.")
+        return ConfigReader(value, model=self._model, path=f"{self._path}{name}.")
 
     def error(self, name: str, problem: str) -> ModelConfigError:
         """An error that names the field."""

@@ -13,7 +13,7 @@ import orjson
 from airunway.sizing.catalogue import nearest, of_entry
 from airunway.sizing.checkpoint import Checkpoint, gguf_checkpoint, read_checkpoint, unknown_checkpoint
 from airunway.sizing.precision import LENGTH_BYTES, header_length, sum_tensors, tensors_in
-from airunway.sizing.values import MAX_CONFIG, ModelConfigError, Reader, load_config, text_of
+from airunway.sizing.values import MAX_CONFIG, ConfigReader, ModelConfigError, load_config, text_of
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
 _INDEX = "model.safetensors.index.json"
@@ -99,7 +99,7 @@ def _headers(shards: list[Path], config: Mapping[str, Any], *, model: str) -> An
         with file.open("rb") as stream:
             length = header_length(stream.read(LENGTH_BYTES), file=file.name)
             found.update(tensors_in(stream.read(length), file=file.name))
-    layers = Reader(text_of(config, model=model), model=model).count("num_hidden_layers")
+    layers = ConfigReader(text_of(config, model=model), model=model).count("num_hidden_layers")
     return sum_tensors(found.items(), layers=layers, file=str(shards[0].name))
 
 

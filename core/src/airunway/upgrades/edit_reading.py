@@ -37,7 +37,7 @@ from airunway.status.conditions import PART_NAMES
 from airunway.templates.expansion import TEMPLATE_READY, effective
 from airunway.templates.part import source_among, template_part
 from airunway.unseen import Unseen
-from airunway.upgrades.edits import EditFacts, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
+from airunway.upgrades.edits import EditFacts, LiveUpstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
 from airunway.upgrades.preflight import (
     ProviderRun,
@@ -200,7 +200,7 @@ class EditReader:
         why = "you have no right to them: the plan is for the newest schema that the plugin knows"
         return Cluster(definitions=definitions, kubernetes=self._read.version), (replace(found, why=why),)
 
-    async def _live(self, host: ProviderHost, deployment: Resource, cluster: Cluster, run: ProviderRun) -> Upstream:
+    async def _live(self, host: ProviderHost, deployment: Resource, cluster: Cluster, run: ProviderRun) -> LiveUpstream:
         """The deployment's objects. Raises KubeError."""
         key = key_of(deployment)
         written = [kind for kind in host.manifest.upstream if kind.write]
@@ -217,7 +217,7 @@ class EditReader:
                 selected += await self._client.list_all(
                     kind_in(kind, version), namespace=key.namespace, label_selector=label
                 )
-        return Upstream(
+        return LiveUpstream(
             cluster=cluster,
             settings=host.settings(dict(run.settings)),
             verify=run.verify,
@@ -225,7 +225,7 @@ class EditReader:
             selected=tuple(selected),
         )
 
-    async def _with_foreign(self, host: ProviderHost, live: Upstream, wanted: Sequence[Resource]) -> Upstream:
+    async def _with_foreign(self, host: ProviderHost, live: LiveUpstream, wanted: Sequence[Resource]) -> LiveUpstream:
         """With the objects of others that have the name of a wanted one. Raises KubeError."""
         found = []
         for obj in wanted:

@@ -56,7 +56,7 @@ class EditFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Upstream:
+class LiveUpstream:
     """What a provider sees of a deployment."""
 
     cluster: Cluster
@@ -168,7 +168,7 @@ def _with_cache(deployment: Resource, around: EditFacts, *, now: datetime) -> Re
 
 
 def unnamed(
-    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: LiveUpstream, *, now: datetime
 ) -> list[Resource]:
     """The wanted objects that the deployment does not have: others may have their names already. Raises PluginFault."""
     _, decision = _decided(host, deployment, around, live, now=now)
@@ -176,7 +176,7 @@ def unnamed(
 
 
 def planned(
-    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: LiveUpstream, *, now: datetime
 ) -> UpstreamPlan:
     """What the provider makes of a deployment of `assigned`. Raises PluginFault for a broken plugin."""
     state, decision = _decided(host, deployment, around, live, now=now)
@@ -213,7 +213,7 @@ def deletions(objects: Sequence[Resource]) -> tuple[PlanStep, ...]:
 
 
 def _decided(
-    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: LiveUpstream, *, now: datetime
 ) -> tuple[ClusterState, Decision]:
     own = names.provider_finalizer(host.name)
     # A previous provider deletes its objects first; the plan is about what comes then.
