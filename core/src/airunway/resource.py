@@ -181,13 +181,15 @@ def label_value(name: str) -> str:
     return name if len(name) <= 63 else f"{name[:54].rstrip('-.')}-{digest(name, length=8)}"
 
 
+_TEXT_OR_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*+"|(?<![\d.])(-?\d++)(e[+-]?\d+)')
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """Characters that JSON allows unescaped, but YAML does not print or treats as a line break."""
 
 
 def yaml_json(value: object) -> str:
-    """Returns `value` as JSON, which all YAML readers parse alike; they differ on a bare ``1e3``."""
+    """Returns `value` as JSON, which all YAML readers parse alike; they differ on a bare ``1e3``, not on ``1.0e3``."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = _TEXT_OR_EXPONENT.sub(lambda found: found[0] if found[1] is None else f"{found[1]}.0{found[2]}", text)
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airunway.plugins.host import ProviderHost
@@ -243,6 +243,8 @@ HOSTILE = st.text(
 )
 
 
+@example(model="", served="", value="1E16")
+@example(model="", served='"1e5', value="-1e-7")
 @given(model=HOSTILE, served=HOSTILE, value=HOSTILE)
 def test_hostile_texts_arrive_as_they_were_written(
     host: ProviderHost, deployment: Any, context: Any, model: str, served: str, value: str
