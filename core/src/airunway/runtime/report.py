@@ -192,7 +192,7 @@ def provider_status(
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
     # `now` is the start of the pass: an object that this pass created is newer, and did not serve before its creation.
     served_at = max(filter(None, (now, _made_at(report))))
-    serves = verdict.ready is True or (record is None and _only_sources_hinder(report, faults))
+    serves = verdict.ready is True or _only_sources_hinder(report, faults)
     record = served_record(
         record, ready=serves, generation=status["observedGeneration"], now=served_at, idle=bool(idle)
     )
