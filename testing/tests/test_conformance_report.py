@@ -89,10 +89,29 @@ def test_a_cluster_that_cannot_be_asked_is_one_sentence(context: str, says: str,
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(AWAY)
     where = ("--cluster", "--kubeconfig", str(kubeconfig), "--context", context)
-    done = check("toy", *where, "--i-know", "--patience", "5", "--rule", "AR-C-060")
+    done = check("toy", *where, "--rule", "AR-C-060")
     assert done.exit_code == 2, done.output
     assert says in " ".join(done.stderr.split())
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [((), (False, 180.0)), (("--i-know",), (True, 180.0)), (("--patience", "5"), (False, 5.0))],
+    ids=("neither", "i-know", "patience"),
+)
+def test_the_examination_in_a_cluster_is_given_what_the_author_knows_and_the_patience(
+    options: tuple[str, ...], meant: tuple[bool, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bool, float]] = []
+
+    async def examine(*_: object, i_know: bool, patience: float) -> list[OfARule]:
+        asked.append((i_know, patience))
+        return []
+
+    monkeypatch.setattr("airunway_testing.e2e.in_cluster._examine", examine)
+    check("toy", "--cluster", *options, "--rule", "AR-C-060")
+    assert asked == [meant]
 
 
 def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -244,8 +244,12 @@ SEEN: dict[str, dict[str, str]] = {
     },
     "provider check": {
         **dict.fromkeys(
-            ("--cluster", "--kubeconfig", "--context", "--i-know", "--patience"),
+            ("--cluster", "--kubeconfig", "--context"),
             f"{REPORT}::test_a_cluster_that_cannot_be_asked_is_one_sentence",
+        ),
+        **dict.fromkeys(
+            ("--i-know", "--patience"),
+            f"{REPORT}::test_the_examination_in_a_cluster_is_given_what_the_author_knows_and_the_patience",
         ),
         **dict.fromkeys(
             ("--rule", "--skip", "--report"), f"{REPORT}::test_a_skipped_rule_has_its_reason_in_the_report"

@@ -216,8 +216,11 @@ def test_a_command_alone_imports_all_that_it_needs(words: list[str], tmp_path: P
 
 PROCESSES = {"cryptography", "kopf", "prometheus_client", "rich", "airunway.process", "airunway.cli.process_options"}
 """What only commands need that start the core or providers."""
-RULES = {"pydantic", "jsonschema", "pluggy", "airunway.api.crds", "airunway.artifacts", "airunway.plugins"}
-"""What only commands need that judge manifests."""
+RULES = {
+    *("pydantic", "jsonschema", "pluggy"),
+    *("airunway.api.crds", "airunway.artifacts", "airunway.configs.resolution", "airunway.plugins"),
+}
+"""What only commands need that judge manifests, or say what a deployment gets."""
 CLUSTER = {"aiohttp", "airunway.kube"}
 """What only commands need that ask a cluster."""
 

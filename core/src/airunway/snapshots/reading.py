@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from airunway.api import names
-from airunway.configs.resolution import is_autoscaled
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, SCALED_OBJECT
 from airunway.kube import (
     DEPLOYMENT,
@@ -145,6 +144,7 @@ def _of_provider(deployment: Resource, config: Resource | None, served: Served) 
     key, made = key_of(deployment), dig(deployment, "status", "provider", default={})
     group, _, version = str(dig(made, "resourceAPIVersion", default="")).rpartition("/")
     kind, name = dig(made, "resourceKind"), dig(made, "resourceName")
+    autoscaled = dig(deployment, "spec", "scaling", "autoscaling") is not None
     found: list[Source] = []
     if isinstance(kind, str) and isinstance(name, str) and name:
         known = _kind(group, kind, [version], served)
@@ -154,7 +154,7 @@ def _of_provider(deployment: Resource, config: Resource | None, served: Served) 
         named = (str(dig(entry, "group", default="")), str(dig(entry, "kind")))
         if named[1] in _STATELESS or (found and named == (group, kind) and named[1] not in _BUILT_IN):
             continue
-        if named == (SCALED_OBJECT.group, SCALED_OBJECT.kind) and not is_autoscaled(deployment):
+        if named == (SCALED_OBJECT.group, SCALED_OBJECT.kind) and not autoscaled:
             continue
         known = _kind(*named, dig(entry, "versions", default=[]), served)
         if known is None or not known.namespaced:
